@@ -228,3 +228,22 @@ def test_what_is_a_message_s_own_has_no_field(columns: dict[str, Any]) -> None:
     }
     with pytest.raises(PipelineFileInvalid, match="declared without a field"):
         pipeline_from_mapping("p", {**content, "source": source})
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ({"type": "string", "nulls": ["NA", "x"]}, ['"NA"', '"x"', '" x"', '"y"', "null", '"na"']),
+        ({"type": "string", "trim": True, "nulls": ["x"]}, ['" x\\t"', '" y "', '"x y"', '""']),
+        ({"type": "decimal(10,2)", "nulls": ["1.50"]}, ['"1.50"', "1.50", '"1.5"', "2"]),
+        ({"type": "decimal(10,2)", "from_text": True}, ['"+.5"', '"1.50"', "1.50", '"1e1"']),
+        ({"type": "date", "nulls": ["2026-03-01"]}, ['"2026-03-01"', '"2026-03-02"', '"x"']),
+        ({"type": "long", "nulls": ["-"], "from_text": True}, ['"-"', '"12"', "12", '"1.0"']),
+    ],
+)
+def test_text_stands_for_the_same_in_blocks(column: dict[str, Any], values: list[str]) -> None:
+    pipeline = pipeline_of({"c": column})
+    for value in values:
+        line = f'{{"at":"{AT}","c":{value}}}'
+        assert judge_lines(pipeline, [line] * 3) == judge_lines(pipeline, [line] * 3, by_line=True)
