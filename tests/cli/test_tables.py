@@ -312,7 +312,10 @@ def of_a_proposal(of: Drawn) -> None:
         tables={of.table: table}, source=SimpleNamespace(columns=columns)
     )
     time, found = SimpleNamespace(name=of.name), SimpleNamespace(source={"files": of.name})
-    proposal: Any = SimpleNamespace(table=of.table, left_out=[], event_time=time, unique=None)
+    written = SimpleNamespace(zone="UTC", without_zone=of.number, fitting=of.number)
+    proposal: Any = SimpleNamespace(
+        table=of.table, left_out=[], event_time=time, time_format=written, unique=None
+    )
     sampled: Any = found
     report_console().print(facts_table(proposed_facts(pipeline, proposal, sampled)))
 
