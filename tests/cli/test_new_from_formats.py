@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.cli.test_new import ROWS, land, new, project, types, written
+from tests.kit.formats import avro_bytes, record
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
 from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.lines import first_lines
@@ -38,6 +39,11 @@ def as_parquet(rows: list[dict[str, Any]]) -> bytes:
     return bytes(out.getvalue())
 
 
+def as_avro(rows: list[dict[str, Any]]) -> bytes:
+    kinds = ["null", "boolean", "long", "double", "string"]
+    return avro_bytes(record(**dict.fromkeys(rows[0], kinds)), rows)
+
+
 WRITTEN = {
     "array.json": lambda rows: json.dumps(rows).encode(),
     "pretty.json": lambda rows: json.dumps(rows, indent=2).encode(),
@@ -47,6 +53,7 @@ WRITTEN = {
     "objects.json": lambda rows: "\n".join(json.dumps(row, indent=1) for row in rows).encode(),
     "rows.csv": as_csv,
     "rows.parquet": as_parquet,
+    "rows.avro": as_avro,
 }
 
 

@@ -1,4 +1,4 @@
-"""A pipeline over JSON documents, CSV or Parquet comes to what it comes to over JSON lines."""
+"""A pipeline over any format comes to what it comes to over JSON lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.kit.formats import avro_bytes, record
 from tests.kit.running import Place, clicks, succeed
 
 if TYPE_CHECKING:
@@ -37,11 +38,23 @@ def land(place: Place, ending: str, name: str, rows: list[dict[str, Any]]) -> No
         file.write_text(json.dumps(rows, indent=2))
     elif ending == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), file)
+    elif ending == "avro":
+        file.write_bytes(avro_bytes(schema_of(rows[0]), rows, codec="snappy"))
     else:
         with file.open("w", newline="", encoding="utf-8") as out:
             writer = csv.DictWriter(out, list(rows[0]), delimiter=";")
             writer.writeheader()
             writer.writerows(rows)
+
+
+def schema_of(row: dict[str, Any], name: str = "row") -> dict[str, Any]:
+    kinds: dict[type, Any] = {str: "string", int: "long"}
+    fields = {
+        field: schema_of(value, field.replace(" ", "_")) if isinstance(value, dict)
+        else kinds[type(value)]
+        for field, value in row.items()
+    }  # fmt: skip
+    return record(name, **fields)
 
 
 def shown(place: Place) -> tuple[list[Any], list[Any]]:
@@ -64,6 +77,7 @@ def test_the_same_rows_come_to_the_same_tables_in_each_format(
         ("csv", {"format": {"csv": {"delimiter": ";"}}}),
         ("document", {"format": "json_document"}),
         ("parquet", {}),
+        ("avro", {}),
     ):
         place = place_of(tmp_path / ending, ending, **source)
         land(place, ending, "one", ROWS[:150])
@@ -88,16 +102,21 @@ def test_columns_are_the_fields_of_a_source_as_it_names_them(
     }
     nested = {
         "at": {"type": "timestamp", "field": "meta.at"},
-        "key": {"type": "string", "field": "payload.key of it"},
+        "key": {"type": "string", "field": "payload.key_of_it"},
         "amount": {"type": "long", "field": "payload.n.amount"},
     }
-    for ending, columns in (("csv", headed), ("json", nested), ("parquet", nested)):
+    for ending, columns in (
+        ("csv", headed),
+        ("json", nested),
+        ("parquet", nested),
+        ("avro", nested),
+    ):
         rows = [
             {"When.UTC": row["at"], "The key": f" {row['key']} ", "Amount (€)": row["amount"]}
             if columns is headed
             else {
                 "meta": {"at": row["at"]},
-                "payload": {"key of it": row["key"], "n": {"amount": row["amount"]}},
+                "payload": {"key_of_it": row["key"], "n": {"amount": row["amount"]}},
             }
             for row in ROWS
         ]
@@ -115,11 +134,12 @@ def test_a_bad_file_is_a_reject_and_good_ones_beside_it_are_read(
     place = place_of(tmp_path, "*", files="landing/*")
     land(place, "parquet", "good", ROWS[:2])
     place.land("bad.parquet", ["no Parquet"])
+    place.land("bad.avro", ["no Avro"])
     place.land("twice.csv", ["at,key,key", "a,b,c"])
     place.land("short.csv", ["at,key,amount", "2026-07-01T10:00:00Z,a", "2026-07-01T10:00:00Z,b,x"])
     rows = succeed(spark, place).rows
     assert rows.accepted == 2
-    assert rows.rejected == {"unreadable file": 2, "malformed": 1, "wrong type": 1}
+    assert rows.rejected == {"unreadable file": 3, "malformed": 1, "wrong type": 1}
     told = {row["reason"]: (row["raw"], row["detail"]) for row in place.rejects().to_pylist()}
     assert told["malformed"] == ("2026-07-01T10:00:00Z,a", "2 fields, the header has 3")
     assert told["wrong type"] == ("2026-07-01T10:00:00Z,b,x", 'amount should be long, found "x"')

@@ -13,6 +13,7 @@ from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.sources.files.handle import FilesSourceHandle
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER
 from tidemark.sources.formats.formats import (
+    AVRO,
     CSV,
     JSON_DOCUMENT,
     JSON_LINES,
@@ -32,7 +33,7 @@ def source_of(**source: Any) -> FilesSource:
     ("name", "kind"),
     [
         ("a.json", JSON_LINES), ("a.log", JSON_LINES), ("a.csv", CSV), ("A.CSV.GZ", CSV),
-        ("a.tsv.zst", CSV), ("a.parquet", PARQUET), ("a.csv.json", JSON_LINES),
+        ("a.tsv.zst", CSV), ("a.parquet", PARQUET), ("a.avro", AVRO), ("a.csv.json", JSON_LINES),
     ],
 )  # fmt: skip
 def test_a_file_is_what_its_name_says_where_nothing_else_does(name: str, kind: str) -> None:

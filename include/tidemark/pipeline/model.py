@@ -337,7 +337,7 @@ class CsvFormatOptions(_Model):
     csv: CsvFormat
 
 
-FileFormat = Literal["json_lines", "json_document", "csv", "parquet"]
+FileFormat = Literal["json_lines", "json_document", "csv", "parquet", "avro"]
 
 
 class FilesSource(Source):
@@ -349,8 +349,8 @@ class FilesSource(Source):
     )
     format: FileFormat | CsvFormatOptions | None = Field(
         default=None,
-        description="What is in them; without it .csv, .tsv and .parquet are what they say, all "
-        "others JSON lines",
+        description="What is in them; without it .csv, .tsv, .parquet and .avro are what they "
+        "say, all others JSON lines",
     )
 
     @model_validator(mode="after")

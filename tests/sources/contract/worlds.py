@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from broker.broker import Broker
+from tests.kit.formats import avro_bytes, record
 from tests.kit.kafka import delete_records, delete_topic, ends, make_topic, new_name, produce
 from tests.kit.running import Place, clicks
 from tests.sources.contract.numbered_log import ENDS
@@ -138,6 +140,46 @@ class DocumentFiles(Files):
         return [(file.as_uri(),)] * len(rows)
 
 
+class ParquetFiles(Files):
+    """A row that cannot be read is one with a NaN, which has no JSON."""
+
+    elsewhere: ClassVar = {"files": "others/*.parquet"}
+    ending: ClassVar = "parquet"
+
+    def named(self) -> dict[str, Any]:
+        return {"files": "landing/*.parquet"}
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        file = self.place.land(f"{part}-{len(self._files(part))}.parquet", [])
+        pq.write_table(typed(rows), file)
+        return [(file.as_uri(),)] * len(rows)
+
+    def raw(self, row: Row) -> str:
+        found = as_typed(row)
+        if found["at"]:
+            found["at"] = found["at"].replace("Z", ".000000Z")
+        return json.dumps(found)
+
+
+class AvroFiles(Files):
+    """A row that cannot be read is a text among the records."""
+
+    elsewhere: ClassVar = {"files": "others/*.avro"}
+    ending: ClassVar = "avro"
+    _SCHEMA: ClassVar = [record(at="string", key="string", amount="long"), "string"]
+
+    def named(self) -> dict[str, Any]:
+        return {"files": "landing/*.avro"}
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        file = self.place.land(f"{part}-{len(self._files(part))}.avro", [])
+        file.write_bytes(avro_bytes(self._SCHEMA, list(rows), codec="snappy", sync_interval=60))
+        return [(file.as_uri(),)] * len(rows)
+
+    def raw(self, row: Row) -> str:
+        return json.dumps(row)
+
+
 class Log(World):
     lost, lost_since = "expired", "expired"
     elsewhere: ClassVar = {"log": "others"}
@@ -206,20 +248,38 @@ class Topics(World):
         accept_changes(self.place.pipeline, self.place.settings, "settle", "for a test", "a test")
 
 
+TYPED = pa.schema(
+    [
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.string()),
+        pa.field("amount", pa.int64()),
+        pa.field("x", pa.float64()),
+    ]
+)
+
+
+def as_typed(row: Row) -> dict[str, Any]:
+    """A row in the columns of a table; one that cannot be read has a NaN."""
+    good = {"x": None} if isinstance(row, dict) else {"x": float("nan")}
+    if isinstance(row, str):
+        # What a bad row says tells it from others.
+        return {"at": None, "key": row, "amount": None, **good}
+    return {**dict.fromkeys(("at", "key", "amount")), **row, **good}
+
+
+def typed(rows: Sequence[Row]) -> pa.Table:
+    found = [as_typed(row) for row in rows]
+    for one in found:
+        one["at"] = None if one["at"] is None else datetime.fromisoformat(one["at"])
+    return pa.Table.from_pylist(found, TYPED)
+
+
 class Table(World):
     """A table that delta-rs writes. A row that cannot be read is one with a NaN, which has no JSON;
     each `land` is a version with one file, and losing a part takes its files."""
 
     lost, lost_since, stops_at_losses = "gone", "gone", True
     elsewhere: ClassVar = {"delta": {"table": "others"}}
-    _SCHEMA: ClassVar = pa.schema(
-        [
-            pa.field("at", pa.timestamp("us", "UTC")),
-            pa.field("key", pa.string()),
-            pa.field("amount", pa.int64()),
-            pa.field("x", pa.float64()),
-        ]
-    )
 
     def __init__(self, root: Path, **source: Any) -> None:
         super().__init__(root, **source)
@@ -233,8 +293,7 @@ class Table(World):
         return str(self.place.root / "events")
 
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
-        table = pa.Table.from_pylist([self._typed(row) for row in rows], self._SCHEMA)
-        write_deltalake(self.uri, table, mode="append")
+        write_deltalake(self.uri, typed(rows), mode="append")
         now = DeltaTable(self.uri)
         (file,) = set(_files_of(now)) - {one for files in self.landed.values() for one in files}
         self.landed.setdefault(part, []).append(file)
@@ -248,25 +307,13 @@ class Table(World):
         shutil.rmtree(self.uri)
 
     def raw(self, row: Row) -> str:
-        return json.dumps(self._json(row))
+        return json.dumps(as_typed(row))
 
     def whole(self, where: Where) -> Where:
         return (*where[:-1], None)
 
     def settle(self) -> None:
         accept_changes(self.place.pipeline, self.place.settings, "settle", "for a test", "a test")
-
-    def _json(self, row: Row) -> dict[str, Any]:
-        good = {"x": None} if isinstance(row, dict) else {"x": float("nan")}
-        if isinstance(row, str):
-            # What a bad row says tells it from others.
-            return {"at": None, "key": row, "amount": None, **good}
-        return {**dict.fromkeys(("at", "key", "amount")), **row, **good}
-
-    def _typed(self, row: Row) -> dict[str, Any]:
-        found = self._json(row)
-        at = found["at"]
-        return {**found, "at": None if at is None else datetime.fromisoformat(at)}
 
 
 def _files_of(table: DeltaTable) -> list[str]:
@@ -277,6 +324,8 @@ WORLDS: dict[str, type[World]] = {
     "files": Files,
     "csv": CsvFiles,
     "documents": DocumentFiles,
+    "parquet": ParquetFiles,
+    "avro": AvroFiles,
     "log": Log,
     "kafka": Topics,
     "delta": Table,

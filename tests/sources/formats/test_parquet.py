@@ -19,7 +19,6 @@ from tidemark.errors import SourceChanging
 from tidemark.sources.formats.parquet import (
     ParquetSlice,
     _json,
-    copy_rows,
     encoder_of,
     lines_of,
     parquet_slice,
@@ -190,13 +189,6 @@ def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1, 2, 3]}), path)
     with pytest.raises(SourceChanging):
         list(planned.lines(MOST))
-
-
-def test_its_first_rows_are_a_file_of_their_own(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": list(range(100))}), tmp_path / "a.parquet")
-    target = tmp_path / "b.parquet"
-    assert copy_rows((tmp_path / "a.parquet").as_uri(), {}, 7, target) == 7
-    assert pq.read_table(target)["n"].to_pylist() == list(range(7))
 
 
 def test_every_encoder_knows_null() -> None:

@@ -55,7 +55,7 @@ def new(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="JSON, CSV or Parquet: a file, a pattern in quotes, or a URI of either. A "
+            help="JSON, CSV, Parquet or Avro: a file, a pattern in quotes, or a URI of either. A "
             "topic: kafka:CONNECTION/TOPIC. A Delta table: delta:URI, or delta:PATH, from the root "
             "or from here.",
         ),

@@ -16,7 +16,7 @@ from tidemark.pipeline.source_files import has_pattern, is_uri, split_files
 from tidemark.sources.files.unread import source_files
 
 # Other files of the source will end as this one: `orders-1.json.gz` is one of `*.json*`.
-_ENDING = re.compile(r"(?<=.)\.(json|ndjson|csv|tsv|parquet|log|txt|gz)")
+_ENDING = re.compile(r"(?<=.)\.(json|ndjson|csv|tsv|parquet|avro|log|txt|gz)")
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,22 @@ from tidemark.judge.reasons import TOO_LARGE
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
 from tidemark.sources.files.codecs import plain_name
 from tidemark.sources.files.lines import first_lines
-from tidemark.sources.formats.formats import CSV, JSON_DOCUMENT, PARQUET, csv_form, format_of
+from tidemark.sources.formats.formats import (
+    AVRO,
+    CSV,
+    JSON_DOCUMENT,
+    JSON_LINES,
+    PARQUET,
+    csv_form,
+    format_of,
+)
 from tidemark.sources.source import DETAIL, REASON, FirstRows, PartUnreadable
 from tidemark.storage.files import Options, stat_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_AS_LINES = (PARQUET, AVRO)
 
 
 def copy_first_lines(
@@ -28,24 +38,23 @@ def copy_first_lines(
     folder: Path,
 ) -> FirstRows:
     """Copy the first `most` records of these files, each to a file of its own below `folder`: as
-    they stand, but unpacked and in UTF-8; rows of Parquet as Parquet. Of records of more than
-    `most_bytes` there is a note instead."""
+    they stand, but unpacked and in UTF-8; rows of Parquet and Avro as the JSON lines that they are
+    judged as. Of records of more than `most_bytes` there is a note instead."""
     taken, used, notes = 0, 0, []
     for number, place in enumerate(places):
         if taken == most:
             break
-        target = folder / f"{number:06}" / plain_name(place)
+        kind = format_of(source.format, place)
+        name = plain_name(place) + (".json" if kind in _AS_LINES else "")
+        target = folder / f"{number:06}" / name
         target.parent.mkdir(parents=True)
         try:
-            if format_of(source.format, place) == PARQUET:
-                copied, large = _copy_rows(place, options, most - taken, target), list[str]()
+            pieces = first_lines(source, place, options, most - taken, most_bytes)
+            if kind == JSON_DOCUMENT:
+                copied, large = _copy(pieces, target, b"[\n", b",\n", b"\n]\n")
             else:
-                pieces = first_lines(source, place, options, most - taken, most_bytes)
-                if format_of(source.format, place) == JSON_DOCUMENT:
-                    copied, large = _copy(pieces, target, b"[\n", b",\n", b"\n]\n")
-                else:
-                    header = _header(source, place, options, most_bytes)
-                    copied, large = _copy(pieces, target, header)
+                header = _header(source, place, options, most_bytes)
+                copied, large = _copy(pieces, target, header)
         except SampleUnusable as error:
             notes.append(str(error))
             continue
@@ -56,7 +65,7 @@ def copy_first_lines(
         in_utf8 = source.format.csv.model_copy(update={"encoding": "utf-8"})
         entries["format"] = {"csv": in_utf8.model_dump(mode="json")}
     elif source.format is not None:
-        entries["format"] = source.format
+        entries["format"] = JSON_LINES if source.format in _AS_LINES else source.format
     return FirstRows(entries, taken, used, "line", "file", tuple(notes))
 
 
@@ -73,17 +82,6 @@ def _header(source: FilesSource, place: str, options: Options, most_bytes: int) 
     except PartUnreadable as error:
         raise SampleUnusable(f"{place}: {error.cause}.") from error
     return f"{header_of(names, form)}\n".encode()
-
-
-def _copy_rows(place: str, options: Options, most: int, target: Path) -> int:
-    """Copy rows of a Parquet file: how many."""
-    # Arrow takes a tenth of a second to load, which a Dag file has not.
-    from tidemark.sources.formats.parquet import copy_rows
-
-    try:
-        return copy_rows(place, options, most, target)
-    except PartUnreadable as error:
-        raise SampleUnusable(f"{place}: {error.cause}.") from error
 
 
 def _copy(

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from tidemark.sources.source import Slice
     from tidemark.storage.files import FileFacts, Options
 
-JSON_LINES, JSON_DOCUMENT, CSV, PARQUET = "json_lines", "json_document", "csv", "parquet"
+JSON_LINES, JSON_DOCUMENT, CSV = "json_lines", "json_document", "csv"
+PARQUET, AVRO = "parquet", "avro"
 # Ends of names, without those that say how the file is packed.
-_BY_NAME = {".csv": CSV, ".tsv": CSV, ".parquet": PARQUET}
+_BY_NAME = {".csv": CSV, ".tsv": CSV, ".parquet": PARQUET, ".avro": AVRO}
 
 
 def format_of(said: str | CsvFormatOptions | None, place: str) -> str:
@@ -52,6 +53,7 @@ def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Optio
     """The slices of these files as they are now, in their order."""
     # Arrow takes a tenth of a second to load, which a Dag file has not.
     from tidemark.sources.files.slices import file_slices
+    from tidemark.sources.formats.avro import avro_slice
     from tidemark.sources.formats.csv import csv_slice
     from tidemark.sources.formats.json_document import document_slice
     from tidemark.sources.formats.parquet import parquet_slice
@@ -65,6 +67,8 @@ def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Optio
             found.append(document_slice(uri, facts, options))
         elif kind == PARQUET:
             found.append(parquet_slice(uri, facts, options))
+        elif kind == AVRO:
+            found.append(avro_slice(uri, facts, options))
         else:
             found += file_slices({uri: facts}, options)
     return found

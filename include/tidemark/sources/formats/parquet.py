@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.files.slices import changed_while_read
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
-from tidemark.sources.formats.whole_files import GONE, WholeFile
+from tidemark.sources.formats.whole_files import GONE, WholeFile, row_name
 from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
@@ -150,16 +149,12 @@ class ParquetSlice(WholeFile):
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         number = 0
-        for rows in self.rows():
+        self._check()
+        for rows in parquet_rows(self.part, self.part, self.options, GONE):
             columns = [_json(column.combine_chunks()) for column in rows.columns]
             lines = lines_of_columns(rows.column_names, columns)
-            yield self.with_origin(bounded(lines, most_bytes, partial(_row_name, number)))
+            yield self.with_origin(bounded(lines, most_bytes, partial(row_name, number)))
             number += len(lines)
-
-    def rows(self) -> Iterator[pa.Table]:
-        """Its rows, some at a time. Raises as `lines`."""
-        self._check()
-        yield from parquet_rows(self.part, self.part, self.options, GONE)
         self._check()
 
     def _check(self) -> None:
@@ -176,9 +171,9 @@ def _json(column: Array) -> Array:
     kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return pc.coalesce(column.cast(pa.string()), NULL)
-    if pa.types.is_float64(kind):
+    if pa.types.is_float64(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
         texts = column.cast(pa.string())
-        # 5.0 is no whole number; neither text of what is no number is JSON.
+        # 5.0 is no whole number.
         whole = pc.binary_join_element_wise(texts, pa.scalar(".0"), "")
         found = pc.if_else(pc.match_substring_regex(texts, "[.e]"), texts, whole)
         return pc.coalesce(found, NULL)
@@ -199,26 +194,6 @@ def _beyond_years(column: Array) -> bool:
     """Is a time outside of the years 1 to 9999, or before 1970, where Arrow rounds otherwise?"""
     years = pc.year(column)
     return bool(pc.any(pc.or_(pc.less(years, 1970), pc.greater(years, 9999))).as_py())
-
-
-def _row_name(before: int, place: int) -> str:
-    return f"Row {before + place + 1:,}"
-
-
-def copy_rows(uri: str, options: Options, most: int, target: Path) -> int:
-    """Write the first `most` rows of a file to another one: how many these are. PartUnreadable
-    where it cannot be read."""
-    facts = stat_files([uri], options)[uri]
-    if facts is None:
-        raise PartUnreadable(uri, GONE)
-    taken: list[pa.Table] = []
-    for rows in parquet_slice(uri, facts, options).rows():
-        taken.append(rows.slice(0, most - sum(map(len, taken))))
-        if sum(map(len, taken)) >= most:
-            break
-    if taken:
-        pq.write_table(pa.concat_tables(taken), target)
-    return sum(map(len, taken))
 
 
 def parquet_slice(uri: str, facts: FileFacts, options: Options) -> ParquetSlice:

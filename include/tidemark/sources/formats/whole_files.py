@@ -66,8 +66,14 @@ class WholeFile(Slice):
 
     def text(self, encoding: str = "utf-8") -> Iterator[bytes]:
         """Its text in UTF-8, without a byte order mark; what is no UTF-8 is the judge's to say.
-        PartUnreadable (also where another encoding has no text for its bytes) and SourceChanging as
-        `Slice.lines`."""
+        Raises as `data`, also where another encoding has no text for its bytes."""
+        try:
+            yield from _without_mark(_decoded(self.data(), encoding))
+        except ValueError as error:
+            raise PartUnreadable(self.part, why_unreadable(error)) from error
+
+    def data(self) -> Iterator[bytes]:
+        """Its bytes, unpacked. PartUnreadable and SourceChanging as `Slice.lines`."""
         if reason := why_not_read(self.part):
             raise PartUnreadable(self.part, reason)
         try:
@@ -75,11 +81,16 @@ class WholeFile(Slice):
             planned = self.size, self.modified_ms
             if (opened.facts.size, epoch_ms(opened.facts.modified)) != planned:
                 raise changed_while_read([self.part])
-            yield from _without_mark(_decoded(unpacked(self.part, opened.chunks), encoding))
+            yield from unpacked(self.part, opened.chunks)
         except FileMissing as error:
             raise PartUnreadable(self.part, GONE) from error
         except FAULTS as error:
             raise PartUnreadable(self.part, why_unreadable(error)) from error
+
+
+def row_name(before: int, place: int) -> str:
+    """What messages call a row, by its place among those that follow `before` others."""
+    return f"Row {before + place + 1:,}"
 
 
 def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
