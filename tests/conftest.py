@@ -77,7 +77,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_failing_joins.py": None,
     "tests/end_to_end/test_failing_measures.py": "dies_while_it_sets_windows_aside",
     "tests/end_to_end/test_folds.py": None,
-    "tests/end_to_end/test_formats.py": "tables_in_each_format",
+    "tests/end_to_end/test_formats.py": "a_bad_file_is_a_reject",
     "tests/end_to_end/test_generations.py": "a_new_measure_is_no_correction",
     "tests/end_to_end/test_late_rows_page.py": None,
     "tests/end_to_end/test_listed_files.py": None,
