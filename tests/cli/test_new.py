@@ -144,6 +144,23 @@ def test_a_sample_elsewhere_whose_path_no_uri_can_have_is_refused(project: Path)
     refuses(project, new("100%.json"), "Rename it, or land it below ")
 
 
+def test_files_beside_a_sample_that_a_run_reads_too_are_counted(project: Path) -> None:
+    one = land(project, ROWS)
+    assert "takes" not in new(one).output
+    land(project, ROWS, "landing/orders/2.json.gz")
+    land(project, ROWS, "landing/orders/3.csv")
+    ended = new(one, "--force")
+    assert "`landing/orders/*.json*` takes 1 other file too." in ended.output
+    (file,) = project.rglob("orders.yaml")
+    assert "takes 1 other file too." in file.read_text()
+    assert "takes" not in new("warehouse/landing/orders/*.json*", "--force").output
+
+
+def test_a_field_that_is_no_column_keeps_no_name_from_its_twin(project: Path) -> None:
+    rows = [{**row, "note": None, "NOTE": "x"} for row in ROWS]
+    assert "NOTE" in proposed(project, rows).source.columns
+
+
 def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None:
     land(project, ROWS[2:], "landing/orders/b/2.json.gz")
     land(project, ROWS[:2], "landing/orders/a/1.json")

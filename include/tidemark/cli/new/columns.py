@@ -92,23 +92,27 @@ class LeftOutField:
 
 def columns_of(sample: Sample) -> tuple[list[SampleColumn], list[LeftOutField]]:
     """The fields of the rows: in the order of the source's schema, else as they came first."""
-    columns: list[SampleColumn] = []
-    left_out: list[LeftOutField] = []
+    typed: dict[str, SampleColumn] = {}
+    left_out: dict[str, str] = {}
     fields = list(sample.schema or dict.fromkeys(name for row in sample.rows for name in row))
-    names = _names(fields)
     for field in fields:
         try:
-            if len(columns) == MOST_COLUMNS:
-                raise ValueError(f"comes after {MOST_COLUMNS} columns")
-            if field not in names:
-                raise ValueError("is empty, a column of Kafka's, or cannot be printed")
-            column = _column(field, sample)
-            if names[field] != field:
-                column = replace(column, name=names[field], field=field)
-            columns.append(column)
+            typed[field] = _column(field, sample)
         except (Untyped, ValueError) as why:
-            left_out.append(LeftOutField(field, str(why)))
-    return columns, left_out
+            left_out[field] = str(why)
+    columns: list[SampleColumn] = []
+    # Only what can be a column keeps a name from others.
+    names = _names(list(typed))
+    for field, column in typed.items():
+        if field not in names:
+            left_out[field] = "is empty, a column of Kafka's, or cannot be printed"
+        elif len(columns) == MOST_COLUMNS:
+            left_out[field] = f"comes after {MOST_COLUMNS} columns"
+        elif names[field] == field:
+            columns.append(column)
+        else:
+            columns.append(replace(column, name=names[field], field=field))
+    return columns, [LeftOutField(field, left_out[field]) for field in fields if field in left_out]
 
 
 def columns_beside(sample: Sample) -> list[SampleColumn]:

@@ -39,7 +39,10 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     if prefix is None:
         places = find_files(given, settings, pipeline)
         sample = read_sample(places.read, settings)
-        return SourceSample({"files": places.source, **sample.entries}, sample)
+        others = counted(places.others, "other file")
+        reasons = (f"`{places.source}` takes {others} too.",)
+        source = {"files": places.source, **sample.entries}
+        return SourceSample(source, sample, reasons if places.others > 0 else ())
     try:
         return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)
     except TidemarkError as error:
@@ -135,6 +138,8 @@ def _tell(
     console, sample = report_console(), found.sample
     console.print(f"{pipeline.name}: proposed from {sample.label}. A run {verdict.label}.")
     console.print(facts_table(proposed_facts(pipeline, proposal, found)))
+    for reason in found.reasons:
+        console.print(reason)
     for reason, (number, detail) in verdict.rejected.items():
         console.print(f"{reason}: {counted(number, sample.row)}, the first: {detail}")
     if verdict.repeated:

@@ -22,26 +22,33 @@ _ENDING = re.compile(r"(?<=.)\.(json|ndjson|csv|tsv|parquet|avro|log|txt|gz)")
 @dataclass(frozen=True)
 class SamplePlaces:
     """`read`: the places of the files to look at, by name. `source`: `source.files` for them and
-    those to come: below the root where they lie there, else a URI."""
+    those to come: below the root where they lie there, else a URI. `others`: how many further files
+    it names now."""
 
     read: tuple[str, ...]
     source: str
+    others: int
 
 
 def find_files(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
     """The files that a path, a pattern or a URI names; SampleUnusable where there is none."""
     asked = _files_of_source(given, settings)
-    try:
-        parts = split_files(asked)
+
+    def listed(files: str) -> list[str]:
+        parts = split_files(files)
         place = Places(settings.root, pipeline).source(parts.folder)
         _check_folder(given, place)
-        listed = source_files(replace(parts, folder=place), settings.storage_options)
-        found = sorted(one if is_local(place) else quote(one, safe=":/") for one in listed)
+        found = source_files(replace(parts, folder=place), settings.storage_options)
+        return sorted(one if is_local(place) else quote(one, safe=":/") for one in found)
+
+    try:
+        found = listed(asked)
     except ValueError as error:
         raise SampleUnusable(f"--from {given}: {error}. Nothing was written.") from error
     if not found:
         raise SampleUnusable(f"--from {given}: there is no such file. Nothing was written.")
-    return SamplePlaces(tuple(found), asked if has_pattern(asked) else _of_its_kind(asked))
+    source = asked if has_pattern(asked) else _of_its_kind(asked)
+    return SamplePlaces(tuple(found), source, len(listed(source)) - len(found))
 
 
 def _files_of_source(given: str, settings: Settings) -> str:
