@@ -307,6 +307,19 @@ def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:
         list(planned.lines(MOST))
 
 
+def test_a_machine_without_memory_is_no_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_record: Any) -> bytes:
+        raise MemoryError
+
+    path = tmp_path / "a.avro"
+    path.write_bytes(avro_bytes(record(n="int"), [{"n": 1}]))
+    monkeypatch.setattr(avro, "_line", fail)
+    with pytest.raises(MemoryError):
+        lines_of(path)
+
+
 def test_what_fastavro_reads_elsewhere_in_the_process_stays_as_it_is() -> None:
     whole = avro_bytes(record(at=FLAT["at"][0]), [{"at": TIME}])
     assert list(fastavro.reader(io.BytesIO(whole))) == [{"at": TIME}]

@@ -89,14 +89,15 @@ class AvroSlice(WholeFile):
             blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=_ESCAPED)
             _read_here(blocks.writer_schema)
             for block in blocks:
-                left = block.bytes_.getbuffer().nbytes
-                if block.num_records < 0 or block.num_records > left:
-                    raise ValueError(f"a block of {left:,} bytes has {block.num_records:,} records")
+                # A record has one byte at least, unless all of its fields are null.
+                size = block.bytes_.getbuffer().nbytes
+                if block.num_records < 0 or block.num_records > size:
+                    raise ValueError(f"a block of {size:,} bytes has {block.num_records:,} records")
                 yield from map(_line, block)
                 # fastavro does not look behind the last record.
                 if block.bytes_.read(1):
                     raise ValueError(f"a block has more than its {block.num_records:,} records")
-        except (TidemarkError, PartUnreadable):
+        except (TidemarkError, PartUnreadable, MemoryError):
             raise
         # Each way to pack a block has errors of its own, and bytes that are no Avro raise nearly
         # any: all of them are about the file's bytes, and are told.
@@ -233,9 +234,9 @@ _UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 for _name, _unit in _UNITS.items():
     LOGICAL_READERS[f"long-{_OWN}timestamp-{_name}"] = partial(_timestamp, _unit, "Z")
     LOGICAL_READERS[f"long-{_OWN}local-timestamp-{_name}"] = partial(_timestamp, _unit, "")
-    for _kind in ("int", "long"):
-        LOGICAL_READERS[f"{_kind}-{_OWN}time-{_name}"] = partial(_time_of_day, _unit)
 LOGICAL_READERS |= {
+    f"int-{_OWN}time-millis": partial(_time_of_day, _UNITS["millis"]),
+    f"long-{_OWN}time-micros": partial(_time_of_day, _UNITS["micros"]),
     f"int-{_OWN}date": _date,
     f"bytes-{_OWN}decimal": _decimal,
     f"fixed-{_OWN}decimal": _decimal,
