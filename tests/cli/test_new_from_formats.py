@@ -82,12 +82,17 @@ def test_the_same_rows_in_another_format_are_the_same_pipeline(project: Path, na
         assert other.source.format is None
 
 
+@pytest.mark.parametrize("said", [False, True])
 @pytest.mark.parametrize("name", WRITTEN)
-def test_the_first_records_are_copied_as_a_run_reads_them(project: Path, name: str) -> None:
+def test_the_first_records_are_copied_as_a_run_reads_them(
+    project: Path, name: str, said: bool
+) -> None:
     file = landed(project, name)
     assert new(file, name="other").exit_code == 0
     source = written(project, "other").source
     assert isinstance(source, FilesSource)
+    if said and source.format is None:
+        source = source.model_copy(update={"format": name.rpartition(".")[2]})
 
     def records(of: FilesSource, place: str, most: int) -> list[str]:
         return [

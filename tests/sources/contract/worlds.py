@@ -92,7 +92,7 @@ class Files(World):
     elsewhere: ClassVar = {"files": "others/*.json"}
 
     def named(self) -> dict[str, Any]:
-        return {"files": "landing/*.json"}
+        return {"files": f"landing/*.{self.ending}"}
 
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
         number = len(self._files(part))
@@ -113,9 +113,6 @@ class Files(World):
 class CsvFiles(Files):
     elsewhere: ClassVar = {"files": "others/*.csv"}
     ending: ClassVar = "csv"
-
-    def named(self) -> dict[str, Any]:
-        return {"files": "landing/*.csv"}
 
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
         number = len(self._files(part))
@@ -146,9 +143,6 @@ class ParquetFiles(Files):
     elsewhere: ClassVar = {"files": "others/*.parquet"}
     ending: ClassVar = "parquet"
 
-    def named(self) -> dict[str, Any]:
-        return {"files": "landing/*.parquet"}
-
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
         file = self.place.land(f"{part}-{len(self._files(part))}.parquet", [])
         pq.write_table(typed(rows), file)
@@ -167,9 +161,6 @@ class AvroFiles(Files):
     elsewhere: ClassVar = {"files": "others/*.avro"}
     ending: ClassVar = "avro"
     _SCHEMA: ClassVar = [record(at="string", key="string", amount="long"), "string"]
-
-    def named(self) -> dict[str, Any]:
-        return {"files": "landing/*.avro"}
 
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
         file = self.place.land(f"{part}-{len(self._files(part))}.avro", [])

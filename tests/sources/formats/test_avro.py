@@ -127,7 +127,7 @@ def test_a_value_without_json_spoils_its_row_alone(tmp_path: Path, kind: Any, va
     schema = record(n="int", v=kind, t="string")
     good = {"n": 1, "v": 0, "t": "x"}
     found = lines(tmp_path / "a.avro", schema, [good, {**good, "v": value}, good])
-    assert found[0] == found[2] == found[0]
+    assert found[0] == found[2]
     json.loads(found[0])
     with pytest.raises(ValueError, match=r"Expecting value|constant"):
         json.loads(found[1], parse_constant=lambda name: int(f"constant {name}"))
@@ -282,6 +282,12 @@ def test_a_block_that_has_another_number_of_records_than_it_says_is_unreadable(
     assert len(lines_of(path)) == 3
     path.write_bytes(with_count(whole, count))
     assert cause(path).startswith("It cannot be read as Avro")
+
+
+def test_a_block_of_no_bytes_has_no_records(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(with_count(avro_bytes(record(n="null"), [{"n": None}]), 2**62))
+    assert "a block of 0 bytes has" in cause(path)
 
 
 def test_a_wrong_mark_behind_a_block_is_told(tmp_path: Path) -> None:

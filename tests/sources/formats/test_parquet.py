@@ -191,5 +191,10 @@ def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:
         list(planned.lines(MOST))
 
 
+def test_numbers_that_have_no_json_are_told_as_they_are_called() -> None:
+    found = _json(pa.array([math.nan, math.inf, -math.inf, 1.5, None]))
+    assert found.to_pylist() == ["NaN", "Infinity", "-Infinity", "1.5", "null"]
+
+
 def test_every_encoder_knows_null() -> None:
     assert encoder_of(pa.int64())(None) == "null"

@@ -39,10 +39,10 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     if prefix is None:
         places = find_files(given, settings, pipeline)
         sample = read_sample(places.read, settings)
-        others = counted(places.others, "other file")
-        reasons = (f"`{places.source}` takes {others} too.",)
-        source = {"files": places.source, **sample.entries}
-        return SourceSample(source, sample, reasons if places.others > 0 else ())
+        reasons: tuple[str, ...] = ()
+        if places.others > 0:
+            reasons = (f"`{places.source}` takes {counted(places.others, 'other file')} too.",)
+        return SourceSample({"files": places.source, **sample.entries}, sample, reasons)
     try:
         return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)
     except TidemarkError as error:

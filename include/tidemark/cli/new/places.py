@@ -41,14 +41,15 @@ def find_files(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
         found = source_files(replace(parts, folder=place), settings.storage_options)
         return sorted(one if is_local(place) else quote(one, safe=":/") for one in found)
 
+    source = asked if has_pattern(asked) else _of_its_kind(asked)
     try:
         found = listed(asked)
+        others = len(listed(source)) - len(found) if found and source != asked else 0
     except ValueError as error:
         raise SampleUnusable(f"--from {given}: {error}. Nothing was written.") from error
     if not found:
         raise SampleUnusable(f"--from {given}: there is no such file. Nothing was written.")
-    source = asked if has_pattern(asked) else _of_its_kind(asked)
-    return SamplePlaces(tuple(found), source, len(listed(source)) - len(found))
+    return SamplePlaces(tuple(found), source, others)
 
 
 def _files_of_source(given: str, settings: Settings) -> str:

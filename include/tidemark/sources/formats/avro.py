@@ -43,6 +43,8 @@ _BYTES_AT_ONCE = 16 * 1024 * 1024
 _READ_AT_ONCE = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
 _UNPACKED = 8
+# How bytes that are no UTF-8 go through a text.
+_ESCAPED = "surrogateescape"
 # Before the names of logical types that are read here: fastavro's own raise an error in the middle
 # of a block where Python has no such time.
 _OWN = "tidemark-"
@@ -84,7 +86,7 @@ class AvroSlice(WholeFile):
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            # Bytes that are no UTF-8 come back in the line as they are: the judge says so of a row.
+            # So bytes that are no UTF-8 stand in the line as they are: the judge says so of a row.
             stream: Any = _Stream(self.data())
             blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=_ESCAPED)
             _read_here(blocks.writer_schema)
@@ -111,9 +113,6 @@ class AvroSlice(WholeFile):
 def avro_slice(uri: str, facts: FileFacts, options: Options) -> AvroSlice:
     """A file as it is now."""
     return AvroSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
-
-
-_ESCAPED = "surrogateescape"
 
 
 def _line(record: Any) -> bytes:
