@@ -60,6 +60,8 @@ def log_lines(result: RunResult) -> list[str]:
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else ""),
     ]
+    if result.rows.records is not None:
+        lines.append(result.rows.records.label)
     if result.rows.offsets is not None:
         lines.append(
             f"{result.rows.offsets} offsets read, {result.rows.without_record} of them without a "

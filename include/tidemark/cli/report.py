@@ -18,6 +18,8 @@ def print_result(result: RunResult, uri: str) -> None:
     console.print(rows_table(result))
     if result.rows.offsets is not None:
         console.print(offsets_text(result.rows))
+    if result.rows.records is not None:
+        console.print(result.rows.records.label)
     if result.tables:
         console.print(windows_table(result))
     for name, table in result.tables.items():
@@ -43,7 +45,8 @@ def outcome_text(result: RunResult) -> str:
 
 
 def rows_table(result: RunResult) -> ReportTable:
-    """Rows read, accepted, and rejected by reason: read is the sum of the others."""
+    """Rows read, accepted, and rejected by reason; read is the sum of the others where each record
+    is a row."""
     rows = result.rows
     rejected = [f">rejected:\n{reason}" for reason in rows.rejected] or [">rejected"]
     table = report_table(">rows read", ">accepted", *rejected)

@@ -91,6 +91,7 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
     last = status.runs[0] if status.runs else None
     read = sum(run.read for run in status.runs)
     rejected = sum(run.rejected for run in status.runs)
+    judged = rejected + sum(run.accepted for run in status.runs)
     ran, counted = bool(status.runs), any(run.counted for run in status.runs)
     return {
         "pipeline": status.name,
@@ -100,7 +101,7 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
         "behind": _between(status.watermark, status.newest_event),
         "open": _sum(ran, (table.open_windows for table in status.tables)),
         "read": _sum(counted, [read]),
-        "rejected": _share(rejected, read) if counted else _NONE,
+        "rejected": _share(rejected, judged) if counted else _NONE,
         "late": _sum(counted, (run.late_rows for run in counted_once(status.runs))),
         "corrected": _sum(counted, (run.corrected_windows for run in status.runs)),
         "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
@@ -128,7 +129,7 @@ def _of_run(run: RecentRun) -> dict[str, str]:
         "began": _time(run.started_at),
         "seconds": _NONE if took is None else f"{took:,.0f}",
         "read": _sum(run.counted, [run.read]),
-        "rejected": _share(run.rejected, run.read) if run.counted else _NONE,
+        "rejected": _share(run.rejected, run.accepted + run.rejected) if run.counted else _NONE,
         "published": _sum(run.counted, [run.windows_published]),
         "late": _sum(run.counted, [run.late_rows]),
         "corrected": _sum(run.counted, [run.corrected_windows]),

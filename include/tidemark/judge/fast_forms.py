@@ -13,6 +13,7 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from json.encoder import encode_basestring
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -42,6 +43,10 @@ _CHARACTER = f"[0-9abcefABCEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}}"
 _SURROGATES = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
 _ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:{_CHARACTER}|{_SURROGATES}))'
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
+_PLAIN_TEXT = r'"[^"\\\x00-\x1f]*"'
+# Text without escapes, a number or a boolean.
+ONE_WORD = f"(?:{_PLAIN_TEXT}|{JSON_NUMBER}|true|false)"
+_ONE_VALUE = f"(?:{_TEXT}|{JSON_NUMBER}|true|false|null)"
 _WHOLE = "-?(?:0|[1-9][0-9]{0,17})"
 # Days that the calendar has, so that Arrow's reader of times finds nothing to refuse.
 _DAY = (
@@ -256,6 +261,28 @@ def object_expression(values: dict[str, str]) -> str:
     )
     one = f"(?:{fields})"
     return rf"\{{{BLANKS}(?:{one}(?:{BLANKS},{BLANKS}{one})*)?{BLANKS}\}}"
+
+
+def object_with(name: str, value: str) -> str:
+    """One object with this field, and any others whose names have no escapes in them; that the
+    field stands there once has to be counted."""
+    own = "".join(rf"\x{byte:02x}" for byte in encode_basestring(name).encode())
+    other = f"{_PLAIN_TEXT}{BLANKS}:{BLANKS}{_within(_within(_ONE_VALUE))}"
+    return (
+        rf"\{{{BLANKS}(?:{other}{BLANKS},{BLANKS})*{own}{BLANKS}:{BLANKS}{value}"
+        rf"(?:{BLANKS},{BLANKS}{other})*{BLANKS}\}}"
+    )
+
+
+def _within(value: str) -> str:
+    """Such a value, an array of these, or an object of them."""
+    found = []
+    for opening, one, closing in (
+        (r"\[", value, r"\]"),
+        (r"\{", f"{_TEXT}{BLANKS}:{BLANKS}{value}", r"\}"),
+    ):
+        found.append(f"{opening}{BLANKS}(?:{one}(?:{BLANKS},{BLANKS}{one})*)?{BLANKS}{closing}")
+    return f"(?:{value}|{'|'.join(found)})"
 
 
 def _name_expression(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -41,34 +41,15 @@ class LineReader:
 
     def __init__(self) -> None:
         self._twice: list[bool] = []
-        self._decoder = json.JSONDecoder(
-            object_pairs_hook=self._object,
-            parse_int=str.encode,
-            parse_float=str.encode,
-            parse_constant=_refuse,
-        )
+        self._decoder = object_decoder(self._object)
 
     def read(self, line: bytes) -> dict[str, Any]:
         """The object's fields, in the line's order: Number, str, bool, None, list and dict.
 
         NotAnObject where the line is anything else.
         """
-        try:
-            text = line.decode()
-        except UnicodeDecodeError:
-            raise NotAnObject("not valid UTF-8") from None
-        if not text.startswith("{"):
-            _check_start(line, text)
-            text = text.strip(_JSON_BLANKS)
-        if text.count("{") + text.count("[") > DEEPEST:
-            _check_depth(text)
         self._twice.clear()
-        try:
-            value, end = self._decoder.raw_decode(text)
-        except ValueError:
-            raise NotAnObject(_ONE_OBJECT) from None
-        if type(value) is not dict or text[end:].strip(_JSON_BLANKS):
-            raise NotAnObject(_ONE_OBJECT)
+        text, value = parse_object(line, self._decoder)
         if "\\u" in text and _has_lone_surrogate(text):
             raise NotAnObject("holds half of a surrogate pair")
         if self._twice:
@@ -84,6 +65,37 @@ class LineReader:
         elif self._twice:
             self._twice.append(False)
         return fields
+
+
+def object_decoder(hook: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
+    """Reads the grammar; `hook` makes an object of its fields."""
+    return json.JSONDecoder(
+        object_pairs_hook=hook,
+        parse_int=str.encode,
+        parse_float=str.encode,
+        parse_constant=_refuse,
+    )
+
+
+def parse_object(line: bytes, decoder: json.JSONDecoder) -> tuple[str, dict[str, Any]]:
+    """The line's text, and the fields of its object by the decoder. NotAnObject where the line is
+    anything else."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise NotAnObject("not valid UTF-8") from None
+    if not text.startswith("{"):
+        _check_start(line, text)
+        text = text.strip(_JSON_BLANKS)
+    if text.count("{") + text.count("[") > DEEPEST:
+        _check_depth(text)
+    try:
+        value, end = decoder.raw_decode(text)
+    except ValueError:
+        raise NotAnObject(_ONE_OBJECT) from None
+    if type(value) is not dict or text[end:].strip(_JSON_BLANKS):
+        raise NotAnObject(_ONE_OBJECT)
+    return text, value
 
 
 def json_text(value: Any) -> str:

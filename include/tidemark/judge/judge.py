@@ -167,11 +167,16 @@ class _Rows:
         self._accepted.append((rows.cast(self._rules.accepted_schema), places))
 
     def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
-        self._rejected.append((_table(REJECTED_SCHEMA, lines), places))
+        self._rejected.append((rejected_rows(lines), places))
 
     def judged(self) -> JudgedRows:
         accepted = _in_order(self._accepted, self._rules.accepted_schema)
         return JudgedRows(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
+
+
+def rejected_rows(lines: Collection[RejectedLine]) -> pa.Table:
+    """Verdicts in REJECTED_SCHEMA."""
+    return _table(REJECTED_SCHEMA, lines)
 
 
 def _table(schema: pa.Schema, rows: Collection[tuple[Any, ...]]) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidemark.judge.kinds import ArrayKind, Kind, MapKind, StructKind, arrow_type, kind_of
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.model import EventTime, Pipeline
+from tidemark.pipeline.model import EventTime, Pipeline, When
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 # What `trim` takes away.
@@ -58,10 +58,13 @@ class ColumnRule:
 class Rules:
     """All that a verdict depends on but the line and the batch's time.
 
+    `when` and `explode` say which lines records come to, before any is judged (`records.py`).
     `keep_ms` and `max_future_ms` are distances from the batch's time, `keep` and `max_future` how
     people write them; without `keep_ms` no row is too old.
     """
 
+    when: When | None
+    explode: tuple[str, ...] | None
     columns: tuple[ColumnRule, ...]
     event_time: EventTime
     unknown_fields: Literal["keep", "ignore", "reject"]
@@ -114,6 +117,8 @@ def rules_of(pipeline: Pipeline) -> Rules:
         for name, column in source.columns.items()
     )
     return Rules(
+        when=source.when,
+        explode=source.explode,
         columns=columns,
         event_time=time,
         unknown_fields=source.unknown_fields,

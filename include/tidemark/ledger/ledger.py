@@ -1,8 +1,10 @@
 """The ledger: where each row went, in lines that have to balance.
 
 A line stands for one batch, or for one computation from bronze. Each kind has its equation:
-- `ingest`: read at the source = appended to bronze + appended to rejects; of a source with
-  offsets, read = offsets - those without a record + ranges that were rejected as a whole;
+- `ingest`: read at the source = appended to bronze + appended to rejects. Where the pipeline takes
+  some records only, or an array of theirs apart: read - of other pipelines - without elements -
+  exploded + elements = the same. Of a source with offsets, read = offsets - those without a
+  record + ranges that were rejected as a whole;
 - `stream`, update mode: `rows` of the emitted windows less what they were before = assigned -
   late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
@@ -68,6 +70,10 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("offsets", pa.int64()),
     pa.field("without_record", pa.int64()),
     pa.field("rejected_parts", pa.int64()),
+    pa.field("other_records", pa.int64()),
+    pa.field("without_elements", pa.int64()),
+    pa.field("exploded", pa.int64()),
+    pa.field("elements", pa.int64()),
     # The rewind since which the line counts no more: it is undone, or told anew.
     pa.field("rewound", pa.string()),
     # By its writer's clock; null in lines of a version that did not note it.
@@ -111,6 +117,10 @@ class LedgerLine:
     offsets: int | None = None
     without_record: int | None = None
     rejected_parts: int | None = None
+    other_records: int | None = None
+    without_elements: int | None = None
+    exploded: int | None = None
+    elements: int | None = None
     expects_late: bool = True
     waits: bool = False
 
@@ -128,7 +138,9 @@ class LedgerLine:
     def _ingest_difference(self) -> int | None:
         if self.read is None:
             return None
-        difference = self.read - (self.accepted or 0) - (self.rejected or 0)
+        unjudged = (self.other_records, self.without_elements, self.exploded)
+        judged = self.read - sum(number or 0 for number in unjudged) + (self.elements or 0)
+        difference = judged - (self.accepted or 0) - (self.rejected or 0)
         if difference or self.offsets is None:
             return difference
         expected = self.offsets - (self.without_record or 0) + (self.rejected_parts or 0)

@@ -47,11 +47,20 @@ def _ingest_line(
         rejected=rejected.appended if rejected else 0,
         reasons=note.rows.rejected,
     )
-    return with_offsets(line, note)
+    return as_noted(line, note)
 
 
-def with_offsets(line: LedgerLine, note: IngestCommit | None) -> LedgerLine:
-    """The line of a batch with what its note says of offsets; as it is where it tells of none."""
+def as_noted(line: LedgerLine, note: IngestCommit | None) -> LedgerLine:
+    """The line of a batch with what its note says of offsets, and of records that are no row by
+    themselves; as it is where it tells of none."""
+    if note is not None and (records := note.rows.records) is not None:
+        line = replace(
+            line,
+            other_records=records.other,
+            without_elements=records.without_elements,
+            exploded=records.exploded,
+            elements=records.elements,
+        )
     if note is None or note.rows.offsets is None:
         return line
     return replace(

@@ -25,7 +25,7 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.ledger import INGEST, LedgerLine
-from tidemark.ledger.lines import stream_line, with_offsets
+from tidemark.ledger.lines import as_noted, stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
@@ -91,7 +91,7 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             rejected=rejected[batch].total(),
             reasons=dict(sorted(rejected[batch].items())),
         )
-        yield with_offsets(line, note)
+        yield as_noted(line, note)
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:

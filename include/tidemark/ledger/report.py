@@ -16,9 +16,13 @@ _TOTALS = ("table", "kind", "lines", "account")
 _SUMS = (
     *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
     *("windows", "published", "without_record", "rejected_parts"),
+    *("other_records", "without_elements", "exploded", "elements"),
 )
 # Columns that came to the ledger later.
-_LATER = ("set_aside", "offsets", "without_record", "rejected_parts")
+_LATER = (
+    *("set_aside", "offsets", "without_record", "rejected_parts"),
+    *("other_records", "without_elements", "exploded", "elements"),
+)
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
 
 _NAME = r"{(\w+)}"
@@ -121,6 +125,15 @@ def _words(text: str) -> str:
 _LOST = f"CASE WHEN rejected_parts > 0 THEN {_words(' + {rejected_parts} lost')} ELSE '' END"
 _AT_OFFSETS = _words("{offsets} offsets - {without_record} without a record")
 _OFFSETS = f"CASE WHEN offsets IS NULL THEN '' ELSE {_AT_OFFSETS} || {_LOST} || ' = ' END"
-_INGEST = f"{_OFFSETS} || {_words('{read} read = {accepted} accepted + {rejected} rejected')}"
+_OTHERS = _words(" - {other_records} of other pipelines")
+_ARRAYS = _words(
+    " - {without_elements} without elements - {exploded} exploded + {elements} elements"
+)
+_UNJUDGED = (
+    f"CASE WHEN other_records > 0 THEN {_OTHERS} ELSE '' END || "
+    f"CASE WHEN without_elements > 0 OR exploded > 0 THEN {_ARRAYS} ELSE '' END"
+)
+_JUDGED = _words(" = {accepted} accepted + {rejected} rejected")
+_INGEST = f"{_OFFSETS} || {_words('{read} read')} || {_UNJUDGED} || {_JUDGED}"
 _ASIDE = f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END"
 _STREAM = _words("{assigned} assigned, {late_assigned} late")

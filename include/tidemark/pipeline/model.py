@@ -26,6 +26,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -111,6 +112,11 @@ TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
+_FieldPath = Annotated[
+    _Texts,
+    BeforeValidator(_field_path),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 # Kafka's own numbers have 32 and 64 bits.
 _Partition = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _Offset = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -127,7 +133,7 @@ class Column(_Model):
 
     type: str = Field(description="A Spark type: long, string, decimal(10,2), array<int> …")
     nullable: bool = Field(default=True, description="May a row lack it, or hold null?")
-    field: Annotated[_Texts | None, BeforeValidator(_field_path)] = Field(
+    field: _FieldPath | None = Field(
         default=None,
         description="The source's field, where it has another name: `Amount (EUR)`. Dots lead into "
         "objects, `payload.user.id`; names with dots are a list, `[Sepal.Length]`",
@@ -234,9 +240,37 @@ class Unique(_Model):
     )
 
 
+class When(_Model):
+    """Which records of the source are this pipeline's, by the text of one of their fields."""
+
+    field: _FieldPath = Field(
+        description="The source's field; dots lead into objects, names with dots are a list"
+    )
+    texts: _Texts = Field(
+        alias="in",
+        min_length=1,
+        description='What it holds then: [click, view]; of a number or boolean its text, ["1"]',
+    )
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{'.'.join(self.field)} in {', '.join(map(repr, self.texts))}"
+
+
 class Source(_Model, ABC):
     """What an accepted row looks like; where rows come from is for each kind to add."""
 
+    when: When | None = Field(
+        default=None,
+        description="Which records are this pipeline's; the others are counted, and no rejects. "
+        "Without it all are",
+    )
+    explode: _FieldPath | None = Field(
+        default=None,
+        description="A field that is an array: each of its elements becomes a row, in which it "
+        "stands in the array's place",
+    )
     columns: dict[ColumnName, Column] = Field(min_length=1)
     event_time: EventTime
     unique: Unique | None = Field(
@@ -275,6 +309,18 @@ class Source(_Model, ABC):
                         f"`{owner}` and `{name}` are both read from the field `{shared}`: read it "
                         "once, and `derive` the other column from it"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _when_is_no_unknown_field(self) -> Self:
+        if self.when is not None and self.unknown_fields == "reject":
+            path = self.when.field
+            taken = [column.path(name) for name, column in self.columns.items()]
+            if not any(path[: len(one)] == one for one in taken):
+                raise ValueError(
+                    f"`when` asks for the field `{'.'.join(path)}`, which is no column, and "
+                    "`unknown_fields: reject` rejects each row that has it: declare a column"
+                )
         return self
 
     @property
@@ -358,12 +404,18 @@ class FilesSource(Source):
         named = self.format is None and re.search(r"\.(csv|tsv)\b", self.files)
         if self.format != "csv" and not isinstance(self.format, CsvFormatOptions) and not named:
             return self
-        for name, column in self.columns.items():
-            if len(path := column.path(name)) > 1:
+        paths = {name: column.path(name) for name, column in self.columns.items()}
+        if self.when is not None:
+            paths["when"] = self.when.field
+        for name, path in paths.items():
+            if len(path) > 1:
                 raise ValueError(
                     f"`{name}` has a field within others, and fields of CSV have none within them: "
                     f"a name that holds dots is written as a list, `field: [{'.'.join(path)}]`"
                 )
+        if self.explode is not None:
+            raise ValueError("`explode` takes an array apart, and a field of CSV is one value")
+        for name, column in self.columns.items():
             if re.match("(array|map|struct)<", column.type):
                 raise ValueError(
                     f"`{name}` is {column.type}, and a field of CSV is one value: declare it as "

@@ -32,20 +32,20 @@ def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iter
             yield _rejected(rule, severity, run)
         elif isinstance(rule, Freshness):
             yield _freshness(rule, severity, pipeline, run, settings)
-        elif run.rows.read:
+        elif run.rows.judged:
             yield _rows_per_run(rule, severity, pipeline, run, settings)
 
 
 def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> CheckVerdict:
     rejected = sum(run.rows.rejected.values())
-    share = rejected / run.rows.read if run.rows.read else 0.0
+    share = rejected / run.rows.judged if run.rows.judged else 0.0
     return CheckVerdict(
         table=None,
         check=f"rejected_share at most {rule.at_most:g}",
         severity=severity,
         passed=share <= rule.at_most,
-        observed=f"{share:.4g} ({rejected:,} of {run.rows.read:,} rows)",
-        rows=run.rows.read,
+        observed=f"{share:.4g} ({rejected:,} of {run.rows.judged:,} rows)",
+        rows=run.rows.judged,
         unexpected=rejected,
     )
 
@@ -56,15 +56,15 @@ def _rows_per_run(
     runs = Warehouse.of(pipeline.name, settings).runs.open()
     before = _rows_before(runs, run, rule.last_runs) if runs is not None else []
     mean = sum(before) / len(before) if before else None
-    times = run.rows.read / mean if mean else None
+    times = run.rows.judged / mean if mean else None
     low, high = rule.at_least, rule.at_most
     passed = times is None or ((low is None or times >= low) and (high is None or times <= high))
     named = (("at least", rule.at_least), ("at most", rule.at_most))
     bounds = [f"{name} {bound:g}" for name, bound in named if bound is not None]
-    observed = f"{run.rows.read:,} rows, no earlier run read any"
+    observed = f"{run.rows.judged:,} rows, no earlier run read any"
     if mean and times is not None:
         observed = (
-            f"{run.rows.read:,} rows, {times:.4g} times the mean {mean:,.1f} of {len(before)}"
+            f"{run.rows.judged:,} rows, {times:.4g} times the mean {mean:,.1f} of {len(before)}"
         )
     return CheckVerdict(
         table=None,
@@ -72,7 +72,7 @@ def _rows_per_run(
         severity=severity,
         passed=passed,
         observed=observed,
-        rows=run.rows.read,
+        rows=run.rows.judged,
     )
 
 
@@ -83,9 +83,10 @@ def _rows_before(runs: DeltaTable, run: RunResult, number: int) -> list[int]:
         rows = newest_rows(runs, run.pipeline, "started_at", look)
         # A run that is held, published and tried again has a row for each.
         read = {
-            (row["run"], row["started_at"]): row["rows_read"]
+            (row["run"], row["started_at"]): judged
             for row in rows
-            if row["rows_read"] and row["started_at"] < run.started_at
+            if (judged := (row["rows_accepted"] or 0) + (row["rows_rejected"] or 0))
+            and row["started_at"] < run.started_at
         }
         if len(read) >= number or len(rows) < look:
             return list(read.values())[:number]
@@ -110,7 +111,7 @@ def _freshness(
         severity=severity,
         passed=passed,
         observed=observed,
-        rows=run.rows.read,
+        rows=run.rows.judged,
     )
 
 

@@ -41,7 +41,7 @@ def seal_ms(table: TableRun, outcome: Outcome) -> int:
     """Up to where a run that has listed its source seals a table, in milliseconds; 0: no seal."""
     run, operator = table.run, table.operator
     idle = run.pipeline.watermark.seal_after_idle
-    if idle is None or outcome.rows.read:
+    if idle is None or outcome.rows.judged:
         return 0
     others = other_places(operator, run.warehouse).values()
     places = (run.warehouse.bronze, run.warehouse.rejects, *others)

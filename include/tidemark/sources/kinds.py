@@ -21,7 +21,7 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.sources.files.handle import FilesSourceHandle
 from tidemark.sources.kafka.handle import KafkaSourceHandle
-from tidemark.sources.source import OriginColumn, SourceHandle
+from tidemark.sources.source import ELEMENT, OriginColumn, SourceHandle
 
 KINDS: dict[type[Source], type[SourceHandle]] = {
     FilesSource: FilesSourceHandle,
@@ -49,7 +49,8 @@ def source_handle(pipeline: Pipeline, settings: Settings) -> SourceHandle:
 
 def row_origin(pipeline: Pipeline) -> tuple[OriginColumn, ...]:
     """The columns that say where in the pipeline's source a row comes from."""
-    return KINDS[type(pipeline.source)].origin
+    origin = KINDS[type(pipeline.source)].origin
+    return origin if pipeline.source.explode is None else (*origin, ELEMENT)
 
 
 def source_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:

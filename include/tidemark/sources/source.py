@@ -44,6 +44,10 @@ class OriginColumn:
     comment: str
 
 
+# Of a pipeline that explodes an array; null in the reject of a whole record.
+ELEMENT = OriginColumn("_element", "integer", "The row's place in its record's array, from 0")
+
+
 @dataclass(frozen=True)
 class PartVerdict:
     """A part of a source that was rejected as a whole.

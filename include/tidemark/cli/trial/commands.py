@@ -152,8 +152,9 @@ def _show(pipeline: Pipeline, places: Places) -> int:
     with suppress(ResultUnreadable):
         rows = read_result(RunResult, places.result(_RUN), {}).rows
         if rows.read and not rows.accepted:
-            print(
-                f"\nEach of the {rows.read:,} rows was rejected: correct the file.", file=sys.stderr
-            )
+            told = f"Each of the {rows.judged:,} rows was rejected"
+            if not rows.judged and rows.records is not None:
+                told = f"None of the {rows.read:,} records came to a row ({rows.records.label})"
+            print(f"\n{told}: correct the file.", file=sys.stderr)
             return FAILED
     return SUCCESS

@@ -28,6 +28,7 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     """What differs for the ingest."""
     old, new = recorded.pipeline.source, asked.pipeline.source
     yield from source_changes(recorded.pipeline, asked.pipeline)
+    yield from _records(old, new)
     yield from _event_time(old, new)
     yield from _columns(old, new)
     yield from _derived(old, new)
@@ -38,6 +39,23 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     if old.unknown_fields != new.unknown_fields:
         yield _safe("source.unknown_fields", old.unknown_fields, new.unknown_fields)
     yield from _keep(recorded.pipeline, asked.pipeline)
+
+
+def _records(old: Source, new: Source) -> Iterator[Difference]:
+    if old.when != new.when:
+        one, other = (source.when and source.when.label for source in (old, new))
+        reason = (
+            "Records that were another pipeline's by then are not read again, and rows of those "
+            "that are now stay: windows that are open, and closed ones that late rows touch, mix "
+            "both"
+        )
+        verdict = ChangeVerdict.TO_ACCEPT
+        yield Difference(INGEST, "source.when", one or "none", other or "none", verdict, reason)
+    if old.explode != new.explode:
+        taken, now = (".".join(source.explode or ()) for source in (old, new))
+        reason = "Bronze has a row for each of something else, which its columns do not tell apart"
+        verdict = ChangeVerdict.NOT_ALLOWED
+        yield Difference(INGEST, "source.explode", taken or "none", now or "none", verdict, reason)
 
 
 def _event_time(old: Source, new: Source) -> Iterator[Difference]:

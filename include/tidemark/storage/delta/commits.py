@@ -88,7 +88,9 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
     for limit in (_RECENT, None):
         for commit in surviving_commits(table.history(limit)):
             for found in _of_ingest(commit):
-                return found.scheduled_ms
+                # Records of other pipelines bring no row.
+                if found.rows.judged or not found.rows.read:
+                    return found.scheduled_ms
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import Pipeline, Source
+from tidemark.sources.kinds import row_origin
 from tidemark.sources.source import OriginColumn
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.sources.streams import StreamedSource
@@ -37,4 +38,4 @@ class Batch:
 
     @property
     def origin(self) -> tuple[OriginColumn, ...]:
-        return self.streamed.placed.origin
+        return row_origin(self.pipeline)

@@ -147,7 +147,10 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     before = (committed.rows.read, accepted)
     if _same_verdicts(committed, judged) and (judged.counts.read, judged.counts.accepted) == before:
         return committed.rows.model_copy(update={"rejected": rejected})
-    return Rows(read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected)
+    records = judged.counts.records
+    repeated = Rows(accepted=accepted, rejected=rejected, records=records)
+    read = repeated.judged - (records.further if records else 0)
+    return repeated.model_copy(update={"read": read})
 
 
 def _same_verdicts(committed: Committed, judged: JudgedBatch) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemark.sources.source import Reading
-from tidemark.storage.delta.rows import Rows
+from tidemark.storage.delta.rows import RecordCounts, Rows
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import rejected_parts, with_rejects_columns
@@ -47,19 +47,19 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
         lines = judge_lines(spark, batch, slices, further, further or not repeated)
         if not lines.unreadable:
             # What a repeat finds was counted when bronze was committed.
-            offsets = None if repeated else source.offsets_read(reading, lines.lines)
+            offsets = None if repeated else source.offsets_read(reading, lines.read)
             if further:
                 judged = _with_further(spark, batch, reading, lines, repeated)
             else:
                 judged = _plain(batch, reading, lines, repeated)
-            return replace(judged, counts=judged.counts.at_offsets(offsets, lines.lines))
+            return replace(judged, counts=judged.counts.at_offsets(offsets, lines.read))
         # Rows of such a part may be among the others: all are judged once more without it.
         reading = source.left_out(
             batch.checkpoint, batch.number, reading, lines.unreadable, repeated
         )
     verdicts = rejected_parts(reading, batch)
     offsets = None if repeated else source.offsets_read(reading, 0)
-    counts = _rows(0, 0, Counter(), reading).at_offsets(offsets, 0)
+    counts = _rows(TaskFiles(), 0, Counter(), reading).at_offsets(offsets, 0)
     return JudgedBatch(pa.table({}), verdicts, reading, counts)
 
 
@@ -71,8 +71,8 @@ def _needs_spark(batch: Batch) -> bool:
 def _plain(
     batch: Batch, reading: Reading, lines: FewLines | TaskFiles, repeated: bool
 ) -> JudgedBatch:
-    rejected = sum(lines.by_reason.values())
-    counts = _rows(lines.lines, lines.lines - rejected, lines.by_reason, reading)
+    accepted_number = lines.read + lines.counts.further - sum(lines.by_reason.values())
+    counts = _rows(lines, accepted_number, lines.by_reason, reading)
     verdicts = rejected_parts(reading, batch)
     if isinstance(lines, FewLines):
         accepted = None if repeated else lines.accepted
@@ -92,7 +92,7 @@ def _with_further(
     further = judge_further(spark, batch, reading, lines, repeated)
     try:
         by_reason = lines.by_reason + further.by_reason
-        counts = _rows(lines.lines, further.accepted_number, by_reason, reading)
+        counts = _rows(lines, further.accepted_number, by_reason, reading)
         verdicts = rejected_parts(reading, batch)
         rejected = _rejected_of_both(batch, lines, further, verdicts)
     except BaseException:
@@ -125,10 +125,13 @@ def _as_files(batch: Batch, rejected: pa.Table) -> Sequence[WrittenFile]:
     return files_to(batch.rejects, f"{batch.number}-{uuid4()}").write([rejected])
 
 
-def _rows(lines: int, accepted: int, by_reason: Counter[str], reading: Reading) -> Rows:
+def _rows(
+    lines: FewLines | TaskFiles, accepted: int, by_reason: Counter[str], reading: Reading
+) -> Rows:
     rejected = by_reason + Counter(verdict.reason for verdict in reading.verdicts)
     return Rows(
-        read=lines + len(reading.verdicts),
+        read=lines.read + len(reading.verdicts),
         accepted=accepted,
         rejected=dict(sorted(rejected.items())),
+        records=lines.counts if lines.counts != RecordCounts() else None,
     )

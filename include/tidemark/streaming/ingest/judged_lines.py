@@ -28,6 +28,7 @@ from tidemark.errors import LedgerUnbalanced
 from tidemark.sources.source import Slice
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.rows import RecordCounts
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing, read_bytes, remove_files, write_bytes
 from tidemark.streaming.ingest.batch import Batch
@@ -85,7 +86,8 @@ class FewLines:
 
     accepted: pa.Table
     rejected: pa.Table
-    lines: int
+    read: int
+    counts: RecordCounts
     unreadable: dict[str, str]
 
     @property
@@ -125,8 +127,8 @@ def judge_lines(
 def _few(by: BatchRules, found: JudgedLines) -> FewLines:
     accepted = _together(found.accepted, accepted_columns(by))
     rejected = _together(found.rejected, rejected_columns(by))
-    few = FewLines(accepted, rejected, found.lines, found.unreadable)
-    _check_all(found.lines, accepted.num_rows, few.by_reason)
+    few = FewLines(accepted, rejected, found.read, found.counts, found.unreadable)
+    _check_all(few, accepted.num_rows)
     return few
 
 
@@ -148,7 +150,7 @@ def _in_tasks(
         by = replace(by, by_line=True)
         found = judge_in_tasks(spark, by, slices, accepted_to, rejected_to)
     if writes_accepted and not found.unreadable:
-        _check_all(found.lines, sum(file.rows for file in found.accepted), found.by_reason)
+        _check_all(found, sum(file.rows for file in found.accepted))
     return found
 
 
@@ -191,10 +193,11 @@ def _together(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
-def _check_all(lines: int, accepted: int, by_reason: Counter[str]) -> None:
-    rejected = sum(by_reason.values())
-    if lines != accepted + rejected:
+def _check_all(found: FewLines | TaskFiles, accepted: int) -> None:
+    rejected = sum(found.by_reason.values())
+    if found.read + found.counts.further != accepted + rejected:
+        more = f" ({found.counts.label})" if found.counts.label else ""
         raise LedgerUnbalanced(
-            f"{lines:,} lines were read, {accepted:,} of them accepted and {rejected:,} rejected. "
-            "Nothing of the batch was committed. Report this as a defect."
+            f"{found.read:,} lines were read, {accepted:,} of them accepted and {rejected:,} "
+            f"rejected{more}. Nothing of the batch was committed. Report this as a defect."
         )

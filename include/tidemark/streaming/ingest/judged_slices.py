@@ -14,16 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.judge.arrow import Array
-from tidemark.judge.judge import Judge
+from tidemark.judge.judge import Judge, rejected_rows
+from tidemark.judge.records import RecordReader
 from tidemark.judge.rules import TIMESTAMP, Rules
 from tidemark.sources.source import (
     AS_READ,
     DETAIL,
+    ELEMENT,
     REASON,
     OriginColumn,
     PartUnreadable,
     Slice,
 )
+from tidemark.storage.delta.rows import RecordCounts
 
 # What is larger is named in the log before it is read, so that the log tells what ended a process.
 _NAMED_BYTES = 1024**2
@@ -49,7 +52,8 @@ class BatchRules:
 
 @dataclass
 class JudgedLines:
-    """Judged lines, and how many there were.
+    """Judged lines, and how many records there were (`read`); `counts`: which of them are not
+    judged, or became several lines.
 
     `accepted` has the declared columns, `_extra`, `_event_date`, where each row comes from, and the
     line where it is kept; `rejected` the columns of rejects but `repeats`. Of parts in
@@ -58,7 +62,8 @@ class JudgedLines:
 
     accepted: list[pa.Table] = field(default_factory=list)
     rejected: list[pa.Table] = field(default_factory=list)
-    lines: int = 0
+    read: int = 0
+    counts: RecordCounts = field(default_factory=RecordCounts)
     by_reason: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
 
@@ -66,7 +71,8 @@ class JudgedLines:
         """Take over what another one has."""
         self.accepted += other.accepted
         self.rejected += other.rejected
-        self.lines += other.lines
+        self.read += other.read
+        self.counts += other.counts
         self.by_reason += other.by_reason
         self.unreadable |= other.unreadable
 
@@ -81,24 +87,57 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     if one.estimated_bytes > _NAMED_BYTES:
         print(f"reading {one.label}", file=sys.stderr, flush=True)
     judge = Judge(by.rules, by.batch_time_ms, by.by_line)
+    rows_are_records = by.rules.when is None and by.rules.explode is None
+    reader = None if rows_are_records else RecordReader(by.rules)
     for piece in one.lines(by.max_line_bytes):
         lines = piece
+        if ELEMENT in by.origin:
+            no_elements = pa.nulls(len(piece), pa.int32())
+            lines = lines.append_column(ELEMENT.name, no_elements)
         if REASON in piece.column_names:
             own = pc.is_valid(piece[REASON])
-            yield _rejected_by_kind(by, piece.filter(own))
-            lines = piece.filter(pc.invert(own))
-        yield _judged(by, judge, lines)
+            yield _rejected_by_kind(by, lines.filter(own))
+            lines = lines.filter(pc.invert(own))
+        if reader is None:
+            yield _judged(by, judge, lines)
+        else:
+            yield from _of_records(by, judge, reader, lines)
+
+
+def _of_records(
+    by: BatchRules, judge: Judge, reader: RecordReader, records: pa.Table
+) -> Iterator[JudgedLines]:
+    """What becomes of records, of which not all are lines to judge."""
+    for found in reader.read(_as_read(records)):
+        lines = records.take(pa.array(found.records))
+        if found.elements is not None:
+            lines = lines.select([one.name for one in by.origin if one != ELEMENT])
+            lines = lines.append_column(LINE, found.lines)
+            lines = lines.append_column(ELEMENT.name, found.elements)
+        judged = _judged(by, judge, lines)
+        places = sorted(found.rejected)
+        verdicts = rejected_rows([found.rejected[place] for place in places])
+        rejects = _rejects(by, records.take(pa.array(places, pa.int64())), verdicts)
+        judged.rejected.append(rejects)
+        judged.by_reason += _by_reason(verdicts)
+        judged.counts = found.counts
+        judged.read += len(places) - found.counts.further
+        yield judged
+
+
+def _as_read(lines: pa.Table) -> Array:
+    return lines[AS_READ if AS_READ in lines.column_names else LINE].combine_chunks()
 
 
 def _judged(by: BatchRules, judge: Judge, lines: pa.Table) -> JudgedLines:
-    as_read = lines[AS_READ if AS_READ in lines.column_names else LINE]
-    judged = judge.judge(as_read.combine_chunks())
+    judged = judge.judge(_as_read(lines))
     where = _where_from(by, lines, judged.accepted_at)
     if by.keeps_lines:
         where = where.append_column(LINE, lines[LINE].take(judged.accepted_at))
     rejects = _rejects(by, lines.take(judged.rejected_at), judged.rejected)
     reasons = _by_reason(judged.rejected)
-    return JudgedLines([_side_by_side(judged.accepted, where)], [rejects], len(lines), reasons)
+    accepted = [_side_by_side(judged.accepted, where)]
+    return JudgedLines(accepted, [rejects], len(lines), by_reason=reasons)
 
 
 def _rejected_by_kind(by: BatchRules, lines: pa.Table) -> JudgedLines:
@@ -106,7 +145,7 @@ def _rejected_by_kind(by: BatchRules, lines: pa.Table) -> JudgedLines:
     verdicts = lines.select([REASON, DETAIL]).rename_columns(["reason", "detail"])
     verdicts = verdicts.append_column("event_time", pa.nulls(len(lines), TIMESTAMP))
     rejects = _rejects(by, lines, verdicts)
-    return JudgedLines([], [rejects], len(lines), _by_reason(verdicts))
+    return JudgedLines([], [rejects], len(lines), by_reason=_by_reason(verdicts))
 
 
 def _rejects(by: BatchRules, lines: pa.Table, verdicts: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
 from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.storage.delta.rows import RecordCounts
 from tidemark.storage.delta.written_files import WrittenFile, write_parquet
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.ingest.judged_slices import BatchRules, JudgedLines, judged_slice
@@ -50,7 +51,8 @@ class TaskFiles:
 
     accepted: list[WrittenFile] = field(default_factory=list)
     rejected: list[WrittenFile] = field(default_factory=list)
-    lines: int = 0
+    read: int = 0
+    counts: RecordCounts = field(default_factory=RecordCounts)
     by_reason: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
     error: TidemarkError | None = None
@@ -59,7 +61,8 @@ class TaskFiles:
         """Take over what another one has."""
         self.accepted += other.accepted
         self.rejected += other.rejected
-        self.lines += other.lines
+        self.read += other.read
+        self.counts += other.counts
         self.by_reason += other.by_reason
         self.unreadable |= other.unreadable
         self.error = self.error or other.error
@@ -117,7 +120,7 @@ def write_judged(
     def write(lines: JudgedLines) -> TaskFiles:
         accepted = accepted_to.write(lines.accepted) if accepted_to else []
         rejected = rejected_to.write(lines.rejected)
-        return TaskFiles(accepted, rejected, lines.lines, lines.by_reason)
+        return TaskFiles(accepted, rejected, lines.read, lines.counts, lines.by_reason)
 
     try:
         for one in slices:
