@@ -55,6 +55,15 @@ class SourceRefused(TidemarkError):
     A retry cannot help."""
 
 
+class InputNeeded(TidemarkError):
+    """Lines of a slice need what only the driver can fetch: `needed` says what, in the texts of
+    the source's kind. It is fetched, and the slices are read again; no run ends with it."""
+
+    def __init__(self, needed: tuple[str, ...]) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
 class SourceUnavailable(TidemarkError):
     """The source cannot be reached, or does not answer; the cause may pass."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from tests.kit.kafka import (
     produce,
     produce_transaction,
 )
+from tests.kit.registry import started_registry
+from tests.sources.kafka.test_values import written
 from tidemark.cli.main import app
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import KafkaSource, Pipeline
@@ -201,3 +203,35 @@ def test_looking_at_a_topic_joins_no_consumer_group(broker: Broker, project: Pat
     before = groups()
     proposed(project, topic)
     assert groups() == before
+
+
+def test_records_of_a_schema_registry_are_proposed_with_their_format(
+    broker: Broker, project: Path
+) -> None:
+    schema = {
+        "type": "record", "name": "Order",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "amount", "type": ["null", "double"]},
+        ],
+    }  # fmt: skip
+    topic = kept(broker)
+    with started_registry() as registry:
+        number = registry.add("orders-value", schema)
+        at = [datetime(2026, 7, 1, 10, n, tzinfo=UTC) for n in range(60)]
+        rows = [{"id": f"o{n}", "at": at[n], "amount": n / 4} for n in range(60)]
+        produce(broker, topic, [written(number, schema, row) for row in rows])
+        refused = new(topic)
+        assert refused.exit_code == 1
+        assert "The connection `events` has no `schema_registry`" in refused.output
+        settings = json.loads((project / "include" / "settings.yaml").read_text())
+        settings["connections"]["events"]["schema_registry"] = {"url": registry.url}
+        (project / "include" / "settings.yaml").write_text(json.dumps(settings))
+        pipeline = proposed(project, topic)
+    assert isinstance(pipeline.source, KafkaSource)
+    assert pipeline.source.format == "avro"
+    assert types(pipeline) == {
+        "id": "string not null", "at": "timestamp not null", "amount": "double not null",
+    }  # fmt: skip
+    assert pipeline.source.event_time.column == "at"

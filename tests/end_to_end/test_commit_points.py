@@ -22,6 +22,7 @@ from tests.end_to_end.test_rewinds import POINTS as PIPELINE_REWINDS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
+from tests.sources.kafka.test_registry_topics import KILLS as SCHEMAS
 from tests.sources.test_moved_root import KILLS as MOVES
 from tidemark import commit_point
 
@@ -233,7 +234,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
     killed = {(kill.point, kill.when) for kill in KILLS}
     killed |= {(step, when) for when, step in (*MIGRATIONS, *LOSSES)}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
-    killed |= {*JOINS, *MIGRATIONS_OF_JOINS, *MOVES, *REWINDS}
+    killed |= {*JOINS, *MIGRATIONS_OF_JOINS, *MOVES, *REWINDS, *SCHEMAS}
     killed |= {(point, when) for point, _ in PIPELINE_REWINDS for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.settings.connections import client_options, connection_of
+from tidemark.pipeline.settings.connections import (
+    client_options,
+    connection_of,
+    registry_of,
+    registry_options,
+)
 from tidemark.pipeline.settings.settings import Settings, load_settings
 
 SECRET = "MIIs3cret"
@@ -47,3 +52,33 @@ def test_a_key_that_is_no_pem_is_not_told(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "own.pem").write_text("nothing")
     with pytest.raises(SettingsInvalid, match=r"own\.pem, cannot be read as PEM: it holds no `---"):
         client_options(connection)
+
+
+def test_the_password_of_a_schema_registry_comes_from_the_variable_that_the_message_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "url: 'https://registry:8081', user: reader, ca: own.pem"
+    with pytest.raises(SettingsInvalid) as found:
+        loaded(tmp_path, f"schema_registry: {{{said}, password: {SECRET}}}")
+    variable = "TIDEMARK_CONNECTIONS__EVENTS__SCHEMA_REGISTRY__PASSWORD"
+    assert f"is a secret: give it as {variable}" in str(found.value)
+    monkeypatch.setenv(variable, SECRET)
+    (tmp_path / "own.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    settings = loaded(tmp_path, f"schema_registry: {{{said}}}")
+    assert SECRET not in repr(settings.connections)
+    registry = registry_of(settings.connections, "events")
+    (folder := tmp_path / "certificates").mkdir()
+    options = registry_options(registry, str(folder))
+    # The settings' file stands beside its certificates, and the client wants files.
+    assert (folder / "ca.pem").read_text() == "-----BEGIN CERTIFICATE-----\n"
+    assert options == {
+        "url": "https://registry:8081",
+        "basic.auth.user.info": f"reader:{SECRET}",
+        "ssl.ca.location": str(folder / "ca.pem"),
+    }
+
+
+@pytest.mark.parametrize("url", ["registry:8081", "ftp://a:1", "https://u:p@a:1"])
+def test_an_address_that_is_no_registry_s_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingsInvalid, match="`url`"):
+        loaded(tmp_path, f"schema_registry: {{url: '{url}'}}")

@@ -498,8 +498,11 @@ class KafkaTopics(_Model):
         return self.pattern or ", ".join(self.named)
 
 
+ValueFormat = Literal["json", "text", "avro", "json_schema"]
+
+
 class KafkaSource(Source):
-    """Messages of topics, whose values are one JSON object each."""
+    """Messages of topics, whose values are one JSON object each, or come to one."""
 
     columns: dict[KafkaColumnName, Column] = Field(
         min_length=1,
@@ -507,6 +510,11 @@ class KafkaSource(Source):
         f"`_kafka_time: timestamp`, `_headers: {kafka_columns.HEADERS_TYPE}`",
     )
     kafka: KafkaTopics
+    format: ValueFormat = Field(
+        default="json",
+        description="What values are: json; text, whose one field is `value`; avro and json_schema "
+        "as serializers of the connection's schema registry write them",
+    )
 
     place_types = MappingProxyType(kafka_columns.PLACE_TYPES)
 

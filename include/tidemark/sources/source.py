@@ -262,6 +262,12 @@ class SourceHandle(ABC):
         Raises SourceChanging where a part is no longer what `reading` was made from.
         """
 
+    def provide(self, ingest: Checkpoint, batch: int, needed: Sequence[str]) -> None:
+        """Fetch what reading a batch's slices said that they need (InputNeeded): the slices that
+        are asked for next have it. It is kept beside the checkpoint, so that a repeat says the
+        same without it. Raises SourceUnavailable, SourceRefused."""
+        raise NotImplementedError(f"{type(self).__name__} gives its slices all that they need")
+
     @abstractmethod
     def left_out(
         self,

@@ -321,7 +321,7 @@ def test_a_machine_without_memory_is_no_fault_of_the_file(
 
     path = tmp_path / "a.avro"
     path.write_bytes(avro_bytes(record(n="int"), [{"n": 1}]))
-    monkeypatch.setattr(avro, "_line", fail)
+    monkeypatch.setattr(avro, "record_line", fail)
     with pytest.raises(MemoryError):
         lines_of(path)
 

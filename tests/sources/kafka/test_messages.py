@@ -36,6 +36,7 @@ from tidemark.sources.kafka.client import KafkaCluster
 from tidemark.sources.kafka.messages import AsLines, spliced
 from tidemark.sources.kafka.offsets import OffsetRange
 from tidemark.sources.kafka.slices import KafkaSlice, in_slices
+from tidemark.sources.kafka.values import MessageValues
 from tidemark.sources.source import PartUnreadable
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 ALL = ("_key", "_kafka_time", "_headers", "_topic", "_partition", "_offset")
 AT = 1_782_900_000_123
+JSON = MessageValues("json")
 SHOWN = f"here are the first 101. SHA-256 of all: {sha256(b'x' * 101).hexdigest()}"
 
 
@@ -57,7 +59,7 @@ def read(
     end = ends(broker, topic)[0] - 1 if last is None else last
     options = {**client_of(broker), "isolation.level": "read_committed"}
     part = OffsetRange(topic, 0, 0, end)
-    pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100)).lines(10**9)
+    pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100, JSON)).lines(10**9)
     return [line for piece in pieces for line in piece.to_pylist()]
 
 
@@ -113,7 +115,7 @@ def test_a_line_with_what_is_declared_of_the_message_is_held_to_the_settings_bou
     produce(broker, topic, [b"{}", b"{}"], keys=["k", "k" * 5_000])
     options = {**client_of(broker), "isolation.level": "read_committed"}
     for fields, reasons in (((), [None, None]), (("_key",), [None, "too large"])):
-        one = KafkaSlice((OffsetRange(topic, 0, 0, 1),), "c", options, AsLines(fields, 10**6))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 1),), "c", options, AsLines(fields, 10**6, JSON))
         lines = [line for piece in one.lines(5_000) for line in piece.to_pylist()]
         assert [line["_reason"] for line in lines] == reasons
     assert lines[1]["_detail"].startswith("The value with what is declared of the message has 5,0")
@@ -211,7 +213,7 @@ def test_one_slice_reads_ranges_of_many_partitions_each_to_its_own_end(broker: B
     ]
     parts = (*of_topic, OffsetRange(other, 1, 0, 2))
     options = {**client_of(broker), "isolation.level": "read_committed"}
-    pieces = KafkaSlice(parts, "broker", options, AsLines((), 100)).lines(10**9)
+    pieces = KafkaSlice(parts, "broker", options, AsLines((), 100, JSON)).lines(10**9)
     lines = [line for piece in pieces for line in piece.to_pylist()]
     found = [(one["_topic"], one["_partition"], one["_offset"]) for one in lines]
     for one in of_topic:
@@ -248,7 +250,7 @@ def test_messages_that_a_disk_has_changed_are_no_rows_and_are_told_by_their_offs
             read(broker, topic)
         delete_records(broker, topic, {0: 2})
         options = client_of(broker)
-        one = KafkaSlice((OffsetRange(topic, 0, 2, 2),), "broker", options, AsLines((), 100))
+        one = KafkaSlice((OffsetRange(topic, 0, 2, 2),), "broker", options, AsLines((), 100, JSON))
         assert [len(piece) for piece in one.lines(10**9)] == [1]
 
 
@@ -270,7 +272,7 @@ def test_a_login_over_tls_reads(broker: Broker, mechanism: str) -> None:
     options = client_options(secure(broker, mechanism=mechanism))
     assert "BEGIN CERTIFICATE" in options["ssl.ca.pem"]
     assert KafkaCluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
-    one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100))
+    one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100, JSON))
     assert [len(piece) for piece in one.lines(10**9)] == [1]
     assert broker.password not in repr(one)
     assert secure_client_of(broker)["sasl.username"] == broker.user
@@ -290,7 +292,7 @@ def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> 
     assert not SourceRefused.retry_can_help
     forbid_reading(broker, topic)
     one = KafkaSlice(
-        (OffsetRange(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100)
+        (OffsetRange(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100, JSON)
     )
     with pytest.raises(SourceRefused, match="may not read"):
         list(one.lines(10**9))
@@ -306,7 +308,7 @@ def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
         topic = make_topic(broker, new_name())
         produce(broker, topic, [b"1"])
         options = client_options(secure(broker))
-        one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100, JSON))
         broker.pause()
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
             KafkaCluster("c", options, "read_committed").states([topic])
@@ -329,7 +331,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
         options = {**client_options(secure(broker)), "fetch.max.bytes": "200000"}
         options |= {"message.max.bytes": "100000"}
         options |= {"queued.max.messages.kbytes": "200", "max.partition.fetch.bytes": "100000"}
-        one = KafkaSlice((OffsetRange(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6, JSON))
         pieces = one.lines(10**9)
         found = next(pieces)["_value"].to_pylist()
         broker.kill()

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.cli.new.sample import MOST_LINES, Row, Sample, SourceSample, row_of
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.kafka_columns import KEY, TIME, check_topic
 from tidemark.pipeline.model import KafkaTopics
 from tidemark.pipeline.problems import nearest
-from tidemark.pipeline.settings.connections import client_options, connection_of
+from tidemark.pipeline.settings.connections import client_options, connection_of, registry_of
 from tidemark.pipeline.settings.settings import Settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tidemark.sources.kafka.client import KafkaCluster
+    from tidemark.sources.kafka.values import MessageValues
 
 _MOST_SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,9 +42,11 @@ def sampled_topic(given: str, settings: Settings, pipeline: str) -> SourceSample
     cluster = KafkaCluster(kafka.connection, client_options(connection), kafka.isolation)
     _check_is_there(topic, cluster)
     messages = _first(topic, cluster, kafka.max_message_bytes)
-    source = {"kafka": {"topic": topic, "connection": kafka.connection}}
+    source: dict[str, Any] = {"kafka": {"topic": topic, "connection": kafka.connection}}
     most_bytes = min(kafka.max_message_bytes, settings.max_line_bytes)
-    return SourceSample(source, _sample(topic, messages, most_bytes))
+    values = _values(messages, kafka.connection, settings)
+    source |= {} if values.format == "json" else {"format": values.format}
+    return SourceSample(source, _sample(topic, messages, values, most_bytes))
 
 
 def _named(given: str, settings: Settings) -> KafkaTopics:
@@ -79,15 +83,33 @@ def _first(topic: str, cluster: KafkaCluster, most_bytes: int) -> list[Message]:
     from tidemark.sources.kafka.messages import AsLines
     from tidemark.sources.kafka.planning import first_offset
     from tidemark.sources.kafka.slices import KafkaSlice
+    from tidemark.sources.kafka.values import MessageValues
 
     states = cluster.states([topic])
     planned = first_offset(states, {topic: states[topic].first})
     options = {**cluster.options, "isolation.level": cluster.isolation}
-    lines = AsLines((), most_bytes)
+    lines = AsLines((), most_bytes, MessageValues("json"))
     found = first_messages(
         planned, MOST_LINES, lambda *parts: KafkaSlice(parts, cluster.name, options, lines)
     )
     return _as_they_came(found)
+
+
+def _values(messages: Sequence[Message], connection: str, settings: Settings) -> MessageValues:
+    """How nine in ten values are written, by their first bytes. Raises what asking a schema
+    registry raises."""
+    from tidemark.sources.kafka.registry import asked_for
+    from tidemark.sources.kafka.values import PREFIX, MessageValues
+
+    values = [value for message in messages if (value := message.value())]
+    named = [value for value in values if value[0] == 0 and len(value) >= PREFIX]
+    if not named or len(named) < 0.9 * len(values):
+        return MessageValues("json")
+    if sum(value[PREFIX:].lstrip().startswith(b"{") for value in named) >= 0.9 * len(named):
+        return MessageValues("json_schema")
+    avro = MessageValues("avro")
+    registry = registry_of(settings.connections, connection)
+    return replace(avro, schemas=asked_for(registry, connection, sorted(avro.needed(messages))))
 
 
 def _as_they_came(messages: Iterable[Message]) -> list[Message]:
@@ -99,8 +121,11 @@ def _as_they_came(messages: Iterable[Message]) -> list[Message]:
     return list(merge(*in_order, key=lambda message: message.timestamp()[1]))
 
 
-def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
+def _sample(
+    topic: str, messages: Sequence[Message], values: MessageValues, most_bytes: int
+) -> Sample:
     from tidemark.sources.kafka.messages import as_lines
+    from tidemark.sources.kafka.values import ValueUnusable
 
     if not messages:
         raise SampleUnusable(
@@ -109,14 +134,15 @@ def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
     found: list[tuple[Row, Message]] = []
     for message in messages:
         value = message.value()
-        row = None if value is None or len(value) > most_bytes else row_of(value)
-        if row is not None:
-            found.append((row, message))
+        with suppress(ValueUnusable):
+            if value is not None and len(value) <= most_bytes:
+                row = row_of(values.line(value))
+                found += [] if row is None else [(row, message)]
     if not found:
         raise SampleUnusable(
             f"None of the first {len(messages):,} messages of `{topic}` has a value that is one "
-            "JSON object, which a source of messages needs. Are they Avro or Protobuf? Then put "
-            "them into another topic as JSON."
+            "JSON object, or an Avro record of a schema registry's, which a source of messages "
+            "needs. Are they Protobuf? Then put them into another topic as JSON."
         )
     beside = {TIME: tuple(_time(message) for _, message in found)}
     # Keys that are no text would make their messages malformed.
@@ -126,7 +152,7 @@ def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
     return Sample(
         rows,
         len(messages),
-        lambda pipeline: [as_lines(pipeline, most_bytes).table(messages, most_bytes)],
+        lambda of: [as_lines(of, most_bytes, values.schemas).table(messages, most_bytes)],
         row="message",
         beside=beside,
     )

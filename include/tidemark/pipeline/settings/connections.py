@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -59,15 +60,41 @@ _OF_AIRFLOW = {
 _NOT_TAKEN = ("group.id", "auto.offset.reset", "enable.auto.commit", "isolation.level")
 
 
-class Connection(BaseModel):
+class _Secretive(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class RegistryConnection(_Secretive):
+    """How a schema registry with Confluent's API is reached: by HTTP or HTTPS, with a user and
+    password where it asks for one. `ca`, `certificate` and `key` as of `Connection`."""
+
+    url: str
+    user: _Text | None = None
+    password: SecretStr | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: SecretStr | None = None
+    key_password: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("`url` is no http:// or https:// address")
+        if parts.username or parts.password:
+            raise ValueError("`url` holds a login: say `user`, and give the password by itself")
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("`certificate` and `key` need each other")
+        return self
+
+
+class Connection(_Secretive):
     """How a Kafka cluster is reached.
 
     `ca`, `certificate` and `key` are PEM: text, or the path of a file. `client` are further
-    options, in librdkafka's names. With `airflow`, the id of an Airflow connection, all else comes
-    from that (`connection_of`).
+    options, in librdkafka's names. With `airflow`, the id of an Airflow connection, all else but
+    `schema_registry` comes from that (`connection_of`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     servers: tuple[str, ...] = ()
     security_protocol: Protocol | None = None
@@ -80,6 +107,7 @@ class Connection(BaseModel):
     key_password: SecretStr | None = None
     airflow: str | None = None
     client: dict[str, _Text] = Field(default_factory=dict)
+    schema_registry: RegistryConnection | None = None
 
     @field_validator("servers", mode="before")
     @classmethod
@@ -115,7 +143,7 @@ class Connection(BaseModel):
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
         if self.airflow is not None:
-            if other := sorted(self.model_fields_set - {"airflow", "client"}):
+            if other := sorted(self.model_fields_set - {"airflow", "client", "schema_registry"}):
                 raise ValueError(f"`{other[0]}` comes from the Airflow connection; leave it out")
             return self
         if not self.servers:
@@ -149,6 +177,45 @@ class Connection(BaseModel):
         yield "security_protocol", self.protocol
         yield "mechanism", self.mechanism
         yield "user", self.user
+
+
+def registry_of(connections: Mapping[str, Connection], name: str) -> RegistryConnection:
+    """The schema registry of a connection. SettingsInvalid where it has none, or one that cannot
+    be used."""
+    registry = connection_of(connections, name).schema_registry
+    if registry is None:
+        raise SettingsInvalid(
+            f"The connection `{name}` has no `schema_registry`, and the messages' schemas are in "
+            f"one. Nothing was read. Add it, as in `connections: {{{name}: {{schema_registry: "
+            "{url: https://host:8081}}}`."
+        )
+    if registry.user is not None and registry.password is None:
+        raise SettingsInvalid(
+            f"The schema registry of the connection `{name}` has a user and no password. Nothing "
+            f"was read. Give it as TIDEMARK_CONNECTIONS__{name.upper()}__SCHEMA_REGISTRY__PASSWORD "
+            "in the environment of whatever runs the pipeline."
+        )
+    return registry
+
+
+def registry_options(registry: RegistryConnection, folder: str) -> dict[str, str]:
+    """For confluent-kafka's client, whose certificates are files: those that are given as text are
+    written below `folder`. What it holds is as secret as the registry's connection."""
+    options = {"url": registry.url}
+    if registry.user is not None:
+        options["basic.auth.user.info"] = f"{registry.user}:{_shown(registry.password)}"
+    for name, option, given in (
+        ("ca", "ssl.ca.location", registry.ca),
+        ("certificate", "ssl.certificate.location", registry.certificate),
+        ("key", "ssl.key.location", _shown(registry.key)),
+    ):
+        if (text := _pem(name, given)) is not None:
+            file = Path(folder) / f"{name}.pem"
+            file.write_text(text, encoding="ascii")
+            options[option] = str(file)
+    if registry.key_password is not None:
+        options["ssl.key.password"] = registry.key_password.get_secret_value()
+    return options
 
 
 def connection_of(connections: Mapping[str, Connection], name: str) -> Connection:
@@ -194,11 +261,16 @@ def secrets_in_file(connections: object) -> Iterator[tuple[tuple[str, ...], str]
         return
     for name, given in connections.items():
         entries = given if isinstance(given, dict) else {}
-        for entry in (one for one in SECRETS if one in entries):
-            variable = f"TIDEMARK_CONNECTIONS__{str(name).upper()}__{entry.upper()}"
-            yield ("connections", name, entry), f"is a secret: give it as {variable}"
-        if _PEM in str(entries.get("key", "")):
-            yield ("connections", name, "key"), "is a secret: give the path of its file"
+        registry = entries.get("schema_registry")
+        for place, said in (
+            (("connections", str(name)), entries),
+            (("connections", str(name), "schema_registry"), registry),
+        ):
+            for entry in (one for one in SECRETS if isinstance(said, dict) and one in said):
+                variable = f"TIDEMARK_{'__'.join((*place, entry)).upper()}"
+                yield (*place, entry), f"is a secret: give it as {variable}"
+            if isinstance(said, dict) and _PEM in str(said.get("key", "")):
+                yield (*place, "key"), "is a secret: give the path of its file"
         options = entries.get("client")
         for option in options if isinstance(options, dict) else ():
             if any(part in str(option).lower() for part in _SECRET_PARTS):
@@ -213,7 +285,11 @@ def beside(folder: Path, connections: object) -> object:
         return connections
     return {
         name: {
-            entry: _from(folder, value) if entry in FILES else value
+            entry: _from(folder, value)
+            if entry in FILES
+            else beside(folder, {entry: value})[entry]  # type: ignore[index]
+            if entry == "schema_registry"
+            else value
             for entry, value in given.items()
         }
         if isinstance(given, dict)
@@ -254,7 +330,8 @@ def _of_airflow(name: str, connection: Connection) -> Connection:
         elif option not in _NOT_TAKEN:
             values["client"].setdefault(option, value)
     try:
-        return Connection.model_validate(values)
+        found = Connection.model_validate(values)
+        return found.model_copy(update={"schema_registry": connection.schema_registry})
     except ValidationError as error:
         wrong = "; ".join(str(one["msg"]) for one in error.errors(include_input=False))
         raise SettingsInvalid(f"{label}, whose extra cannot be used: {wrong}.") from None

@@ -199,6 +199,10 @@ def _overridden(values: dict[str, Any], variables: dict[str, Any]) -> dict[str, 
             result[name] = _overridden(before, value)
         else:
             result[name] = {**_folded(name, before), **_folded(name, value)}
+            # The one entry of a connection that is a mapping of its own.
+            known, said = (one.get("schema_registry") for one in (before, value))
+            if isinstance(known, dict) and isinstance(said, dict):
+                result[name]["schema_registry"] = {**known, **said}
     return result
 
 

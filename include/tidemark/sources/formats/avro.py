@@ -44,7 +44,7 @@ _READ_AT_ONCE = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
 _UNPACKED = 8
 # How bytes that are no UTF-8 go through a text.
-_ESCAPED = "surrogateescape"
+ESCAPED = "surrogateescape"
 # Before the names of logical types that are read here: fastavro's own raise an error in the middle
 # of a block where Python has no such time.
 _OWN = "tidemark-"
@@ -88,14 +88,14 @@ class AvroSlice(WholeFile):
         try:
             # So bytes that are no UTF-8 stand in the line as they are: the judge says so of a row.
             stream: Any = _Stream(self.data())
-            blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=_ESCAPED)
-            _read_here(blocks.writer_schema)
+            blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=ESCAPED)
+            read_own_types(blocks.writer_schema)
             for block in blocks:
                 # A record has one byte at least, unless all of its fields are null.
                 size = block.bytes_.getbuffer().nbytes
                 if block.num_records < 0 or block.num_records > size:
                     raise ValueError(f"a block of {size:,} bytes has {block.num_records:,} records")
-                yield from map(_line, block)
+                yield from map(record_line, block)
                 # fastavro does not look behind the last record.
                 if block.bytes_.read(1):
                     raise ValueError(f"a block has more than its {block.num_records:,} records")
@@ -115,12 +115,13 @@ def avro_slice(uri: str, facts: FileFacts, options: Options) -> AvroSlice:
     return AvroSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
 
 
-def _line(record: Any) -> bytes:
+def record_line(record: Any) -> bytes:
+    """A record, read by a schema that went through `read_own_types`, as its JSON line."""
     try:
         text = _PLAIN.encode(record)
     except _NotPlain:
         text = _text(record)
-    return text.encode(errors=_ESCAPED)
+    return text.encode(errors=ESCAPED)
 
 
 class _NotPlain(Exception):
@@ -165,7 +166,7 @@ class _Stream:
         return self._at
 
 
-def _read_here(schema: Any, within: tuple[str, ...] = ()) -> None:
+def read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
     """Let what this module knows of logical types read a schema, as fastavro has parsed it: changed
     in place, as names that stand for a type lead to the same one. ValueError where a type holds
     itself, whose records could be of any depth."""
@@ -174,19 +175,19 @@ def _read_here(schema: Any, within: tuple[str, ...] = ()) -> None:
             raise ValueError(f"its schema is recursive: {schema} holds itself")
     elif isinstance(schema, list):
         for branch in schema:
-            _read_here(branch, within)
+            read_own_types(branch, within)
     else:
         kind = schema["type"]
         if not isinstance(kind, str):
-            _read_here(kind, within)
+            read_own_types(kind, within)
         if f"{kind}-{_OWN}{schema.get('logicalType')}" in LOGICAL_READERS:
             schema["logicalType"] = f"{_OWN}{schema['logicalType']}"
         inner = (*within, schema["name"]) if "name" in schema else within
         for field in schema.get("fields", ()):
-            _read_here(field["type"], inner)
+            read_own_types(field["type"], inner)
         for part in ("items", "values"):
             if part in schema:
-                _read_here(schema[part], inner)
+                read_own_types(schema[part], inner)
 
 
 def _timestamp(unit: int, zone: str, value: int, *_: Any) -> str | _Bare:

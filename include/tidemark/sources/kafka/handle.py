@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
@@ -19,9 +20,9 @@ from tidemark.errors import (
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
-from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
+from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline, ValueFormat
 from tidemark.pipeline.places import INGEST
-from tidemark.pipeline.settings.connections import client_options, connection_of
+from tidemark.pipeline.settings.connections import client_options, connection_of, registry_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.offsets import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from tidemark.sources.kafka.slices import KafkaSlice
+    from tidemark.sources.kafka.values import Schemas
 
 _SECONDS = 5.0
 Starting = str | dict[str, dict[int, int]]
@@ -99,6 +101,12 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         """What the pipeline's file says of them."""
         assert isinstance(self.pipeline.source, KafkaSource)
         return self.pipeline.source.kafka
+
+    @property
+    def values(self) -> ValueFormat:
+        """What the values of messages are."""
+        assert isinstance(self.pipeline.source, KafkaSource)
+        return self.pipeline.source.format
 
     @property
     def client(self) -> Mapping[str, str]:
@@ -193,7 +201,28 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         from tidemark.sources.kafka.slices import in_slices
 
-        return [self._slice(*together) for together in in_slices(map(OffsetRange.of, reading.read))]
+        parts = in_slices(map(OffsetRange.of, reading.read))
+        schemas = {}
+        if self.values == "avro":
+            from tidemark.sources.kafka.registry import kept_schemas
+
+            schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
+        return [self._slice(*together, schemas=schemas) for together in parts]
+
+    def provide(self, ingest: Checkpoint, batch: int, needed: Sequence[str]) -> None:
+        """Schemas by their ids."""
+        from tidemark.sources.kafka.registry import asked_for, keep_schemas, kept_schemas
+
+        name = self.kafka.connection
+        registry = registry_of(self.settings.connections, name)
+        found = asked_for(registry, name, list(map(int, needed)))
+        kept, asked_ms = kept_schemas(ingest), ingest.offsets(batch).batch_time_ms
+        there = {one: text for one, text in found.items() if text is not None}
+        update = {
+            "schemas": {**kept.schemas, **there},
+            "missing": {**kept.missing, **dict.fromkeys(found.keys() - there.keys(), asked_ms)},
+        }
+        keep_schemas(ingest, kept.model_copy(update=update))
 
     def offsets_read(self, reading: Reading, lines: int) -> int | None:
         """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
@@ -245,6 +274,7 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         source = {
             "first_messages": ends_behind(planned, messages),
             "below": str(copies.parent),
+            "format": self.values,
             "kafka": {**kafka, "topics": sorted(states), "starting": begin},
         }
         partitions = len({(one.topic(), one.partition()) for one in messages})
@@ -254,12 +284,12 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         yield from topic_changes(old, new)
 
-    def _slice(self, *ranges: OffsetRange) -> KafkaSlice:
+    def _slice(self, *ranges: OffsetRange, schemas: Schemas = MappingProxyType({})) -> KafkaSlice:
         from tidemark.sources.kafka.messages import as_lines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
-        lines = as_lines(self.pipeline, self.kafka.max_message_bytes)
+        lines = as_lines(self.pipeline, self.kafka.max_message_bytes, schemas)
         return KafkaSlice(ranges, self.kafka.connection, options, lines)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
@@ -399,6 +429,8 @@ def topic_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
     for name in ("offsets_without_record", "max_message_bytes"):
         if getattr(was, name) != getattr(now, name):
             yield _change(f"source.kafka.{name}", getattr(was, name), getattr(now, name), FROM_NOW)
+    if before.format != after.format:
+        yield _change("source.format", before.format, after.format, FROM_NOW)
     limit, other = (one.advanced.max_messages_per_batch for one in (old, new))
     if limit != other:
         yield _change("advanced.max_messages_per_batch", limit, other, FROM_NOW)

@@ -11,13 +11,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from tidemark.judge.reasons import MALFORMED, TOO_LARGE
 from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, TYPES
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import KafkaSource, Pipeline
+from tidemark.sources.kafka.values import MessageValues, Schemas, ValueUnusable
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON
 
@@ -34,10 +36,12 @@ _BLANK = b" \t\r\n"
 
 @dataclass(frozen=True)
 class AsLines:
-    """Which further fields a line has (`fields`), and how large a value may be by the pipeline."""
+    """Which further fields a line has (`fields`), how large a value may be by the pipeline, and how
+    values are written."""
 
     fields: tuple[str, ...]
     most_bytes: int
+    values: MessageValues
 
     def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
         """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
@@ -60,15 +64,16 @@ class AsLines:
             return _Line(None, None, NO_VALUE, "The message has no value (a tombstone)")
         if len(value) > (most := min(self.most_bytes, most_bytes)):
             return _too_large(value, "The value", most)
-        if not self.fields:
-            return _Line(value, value, None, None)
         try:
-            line = spliced(value, self._fields(message))
-        except _Unusable as error:
+            said = self.values.line(value)
+            line = spliced(said, self._fields(message)) if self.fields else said
+        except ValueUnusable as error:
             return _Line(value, None, MALFORMED, str(error))
         if len(line) > most_bytes:
-            return _too_large(line, "The value with what is declared of the message", most_bytes)
-        return _Line(value, line, None, None)
+            with_fields = " with what is declared of the message" if self.fields else " as JSON"
+            what = f"The value{with_fields}"
+            return _too_large(line, what, most_bytes)
+        return _Line(said, line, None, None)
 
     def _fields(self, message: Message) -> bytes:
         """The further fields as JSON without its braces."""
@@ -93,11 +98,15 @@ class AsLines:
         return json.dumps(found, ensure_ascii=False).encode()[1:-1]
 
 
-def as_lines(pipeline: Pipeline, most_bytes: int) -> AsLines:
+def as_lines(
+    pipeline: Pipeline, most_bytes: int, schemas: Schemas = MappingProxyType({})
+) -> AsLines:
     """A function that makes lines of messages, with the columns of the pipeline that are the
-    message's own."""
-    columns = pipeline.source.columns
-    return AsLines(tuple(name for name in TYPES if name in columns), most_bytes)
+    message's own. `schemas`: those that are known of a registry, by their ids."""
+    source = pipeline.source
+    assert isinstance(source, KafkaSource)
+    fields = tuple(name for name in TYPES if name in source.columns)
+    return AsLines(fields, most_bytes, MessageValues(source.format, schemas))
 
 
 def spliced(value: bytes, fields: bytes) -> bytes:
@@ -123,15 +132,11 @@ def _too_large(line: bytes, what: str, most: int) -> _Line:
     return _Line(large.shown, None, TOO_LARGE, large.detail(what, most))
 
 
-class _Unusable(Exception):
-    """A declared field of the message has no value of its type."""
-
-
 def _text(data: bytes | str | None, what: str) -> str | None:
     try:
         return data.decode() if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
-        raise _Unusable(f"{what} is not UTF-8") from error
+        raise ValueUnusable(f"{what} is not UTF-8") from error
 
 
 def _time(message: Message) -> str | None:
@@ -142,5 +147,5 @@ def _time(message: Message) -> str | None:
         time = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
         detail = f"Kafka's time of the message, {milliseconds} ms, is beyond the year 9999"
-        raise _Unusable(detail) from error
+        raise ValueUnusable(detail) from error
     return time.isoformat(timespec="milliseconds")

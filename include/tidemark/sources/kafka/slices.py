@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import DataDamaged, SourceUnavailable
+from tidemark.errors import DataDamaged, InputNeeded, SourceUnavailable
 from tidemark.sources.kafka.client import consumer_of, refusal
 from tidemark.sources.kafka.messages import AsLines
 from tidemark.sources.kafka.offsets import OffsetRange
@@ -56,8 +56,13 @@ class KafkaSlice(Slice):
         return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        needed: set[int] = set()
         for messages in self.messages():
-            yield self.as_lines.table(messages, most_bytes)
+            needed |= self.as_lines.values.needed(messages)
+            if not needed:
+                yield self.as_lines.table(messages, most_bytes)
+        if needed:
+            raise InputNeeded(tuple(map(str, sorted(needed))))
 
     def messages(self) -> Iterator[Sequence[Message]]:
         """The messages, those of a partition in their order, several at a time. Raises as

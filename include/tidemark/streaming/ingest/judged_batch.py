@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tidemark.errors import InputNeeded
 from tidemark.sources.source import Reading
 from tidemark.storage.delta.rows import RecordCounts, Rows
 from tidemark.storage.delta.written_files import WrittenFile
@@ -42,9 +43,18 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
     `repeated`: bronze of the batch is committed, so such a part is one that changed since.
     """
     source, further = batch.streamed.placed, _needs_spark(batch)
+    provided: set[str] = set()
     while reading.read:
         slices = source.slices(batch.checkpoint, batch.number, reading)
-        lines = judge_lines(spark, batch, slices, further, further or not repeated)
+        try:
+            lines = judge_lines(spark, batch, slices, further, further or not repeated)
+        except InputNeeded as error:
+            # Asked for once: what is still needed then would be needed for ever.
+            if provided.intersection(error.needed):
+                raise
+            provided.update(error.needed)
+            source.provide(batch.checkpoint, batch.number, error.needed)
+            continue
         if not lines.unreadable:
             # What a repeat finds was counted when bronze was committed.
             offsets = None if repeated else source.offsets_read(reading, lines.read)

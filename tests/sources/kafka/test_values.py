@@ -1,0 +1,234 @@
+"""What the values of messages come to, without a broker; and what a schema registry is asked."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.registry import Registry, started_registry
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import NoteUnreadable, SettingsInvalid, SourceRefused, SourceUnavailable
+from tidemark.pipeline.settings.connections import Connection, RegistryConnection, registry_of
+from tidemark.sources.kafka import registry as asking
+from tidemark.sources.kafka.registry import KeptSchemas, asked_for, keep_schemas, kept_schemas
+from tidemark.sources.kafka.values import MessageValues, ValueUnusable, schema_text
+
+ADDRESS = {
+    "type": "record",
+    "name": "com.acme.Address",
+    "fields": [{"name": "city", "type": "string"}],
+}
+ORDER = {
+    "type": "record",
+    "name": "com.acme.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "home", "type": ["null", "com.acme.Address"]},
+        {"name": "work", "type": "com.acme.Address"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "amount",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+        },
+    ],
+}
+PLAIN = {
+    "type": "record",
+    "name": "Plain",
+    "fields": [
+        {"name": "s", "type": "string"},
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "x", "type": "double"},
+        {"name": "l", "type": {"type": "array", "items": "int"}},
+    ],
+}
+
+
+def written(number: int, schema: Any, value: Any, *references: Any) -> bytes:
+    """A value as the serializer of a schema registry writes it."""
+    named: dict[str, Any] = {}
+    for one in references:
+        fastavro.parse_schema(one, named_schemas=named)
+    out = io.BytesIO()
+    parsed = fastavro.parse_schema(schema, named_schemas=named)
+    fastavro.schemaless_writer(out, parsed, value)
+    return struct.pack(">bI", 0, number) + out.getvalue()
+
+
+def avro(**schemas: Any) -> MessageValues:
+    texts = {
+        int(name[1:]): None if one is None else schema_text("AVRO", json.dumps(one), {})
+        for name, one in schemas.items()
+    }
+    return MessageValues("avro", texts)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "s": st.text(),
+            "n": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+            "x": st.floats(allow_nan=False, allow_infinity=False),
+            "l": st.lists(st.integers(-(2**31), 2**31 - 1)),
+        }
+    )
+)
+def test_a_record_is_the_line_with_its_values(value: dict[str, Any]) -> None:
+    line = avro(_7=PLAIN).line(written(7, PLAIN, value))
+    assert json.loads(line) == value
+
+
+def test_a_schema_may_refer_to_others() -> None:
+    at = datetime(2026, 7, 1, 10, tzinfo=UTC)
+    home, work = {"city": "Graz"}, {"city": "Wien"}
+    order = {"id": 5, "home": home, "work": work, "at": at, "amount": Decimal("1.50")}
+    text = schema_text("AVRO", json.dumps(ORDER), {"com.acme.Address": json.dumps(ADDRESS)})
+    line = MessageValues("avro", {1: text}).line(written(1, ORDER, order, ADDRESS))
+    assert line.decode() == (
+        '{"id": 5, "home": {"city": "Graz"}, "work": {"city": "Wien"}, '
+        '"at": "2026-07-01T10:00:00Z", "amount": 1.50}'
+    )
+
+
+def why_not(values: MessageValues, value: bytes) -> str:
+    with pytest.raises(ValueUnusable) as error:
+        values.line(value)
+    return str(error.value)
+
+
+def test_a_value_that_is_cut_anywhere_or_goes_on_is_none() -> None:
+    value = written(7, PLAIN, {"s": "abc", "n": 5, "x": 1.5, "l": [1, 2]})
+    values = avro(_7=PLAIN)
+    for cut in range(len(value)):
+        assert why_not(values, value[:cut])
+    assert "1 bytes lie behind" in why_not(values, value + b"\0")
+    assert "begins with 7b 7d" in why_not(values, b"{}")
+    assert "begins with nothing" in why_not(values, b"")
+
+
+def test_a_schema_that_reads_no_record_says_so() -> None:
+    holds_itself = {
+        "type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}],
+    }  # fmt: skip
+    values = avro(_1=None, _2=holds_itself, _3={"type": "nonsense"})
+    texts = {**values.schemas, 4: schema_text("PROTOBUF", "syntax", {})}
+    values = MessageValues("avro", texts)
+    body = b"\x02\x00"
+    assert why_not(values, struct.pack(">bI", 0, 1) + body) == (
+        "The schema registry has no schema of the id 1"
+    )
+    assert "recursive" in why_not(values, struct.pack(">bI", 0, 2) + body)
+    assert "no record of schema 3" in why_not(values, struct.pack(">bI", 0, 3) + body)
+    assert "a schema of PROTOBUF" in why_not(values, struct.pack(">bI", 0, 4) + body)
+
+
+def test_text_and_json_schema_need_no_registry() -> None:
+    assert MessageValues("text").line('a "b" é\n'.encode()) == b'{"value": "a \\"b\\" \xc3\xa9\\n"}'
+    assert "not UTF-8" in why_not(MessageValues("text"), b"\xff")
+    values = MessageValues("json_schema")
+    assert values.line(b"\0\0\0\0\x07" + b'{"a": 1}') == b'{"a": 1}'
+    assert "schema registry's serializers" in why_not(values, b'{"a": 1}')
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with started_registry() as found:
+        yield found
+
+
+def asked(registry: Registry, *ids: int, **more: Any) -> dict[int, str | None]:
+    return asked_for(RegistryConnection(url=registry.url, **more), "events", ids)
+
+
+def test_a_registry_is_asked_for_a_schema_and_for_what_it_refers_to(registry: Registry) -> None:
+    city = {"type": "enum", "name": "City", "namespace": "com.acme", "symbols": ["Graz", "Wien"]}
+    field = {"name": "city", "type": "com.acme.City"}
+    address = {**ADDRESS, "fields": [field]}
+    registry.add("city", city)
+    of_city = {"name": "com.acme.City", "subject": "city", "version": 1}
+    registry.add("of/addresses", address, [of_city])
+    of_address = {"name": "com.acme.Address", "subject": "of/addresses", "version": 1}
+    number = registry.add("orders-value", ORDER, [of_address])
+    found = asked(registry, number, 99)
+    named = {"com.acme.City": json.dumps(city), "com.acme.Address": json.dumps(address)}
+    assert found == {number: schema_text("AVRO", json.dumps(ORDER), named), 99: None}
+    assert registry.asked == [
+        "/schemas/ids/3",
+        "/subjects/of%2Faddresses/versions/1",
+        "/subjects/city/versions/1",
+        "/schemas/ids/99",
+    ]
+    at = datetime(2026, 7, 1, 10, tzinfo=UTC)
+    order = {"id": 5, "home": None, "work": {"city": "Wien"}, "at": at, "amount": Decimal("1.5")}
+    value = written(number, ORDER, order, city, address)
+    assert json.loads(MessageValues("avro", found).line(value))["work"] == {"city": "Wien"}
+
+
+def test_a_registry_asks_for_a_login(registry: Registry) -> None:
+    registry.login = "reader:secret:with colon"
+    number = registry.add("a", PLAIN)
+    assert asked(registry, number, user="reader", password="secret:with colon")[number]
+    with pytest.raises(SourceRefused, match="does not let us in: 401") as error:
+        asked(registry, number, user="reader", password="wrong one")
+    assert "wrong one" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (500, {"error_code": 50001, "message": "store"}),
+        (404, b"<html>no such page</html>"),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+        (200, b"no JSON"),
+        (200, {"no": "schema"}),
+    ],
+)
+def test_an_answer_that_tells_of_no_schema_is_no_verdict_on_messages(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, answers: tuple[int, Any]
+) -> None:
+    monkeypatch.setattr(asking, "_TRIES_AGAIN", 0)
+    registry.answers = answers
+    with pytest.raises(SourceUnavailable, match="cannot be asked"):
+        asked(registry, 1)
+
+
+def test_a_registry_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_TRIES_AGAIN", 0)
+    with started_registry() as registry:
+        pass
+    with pytest.raises(SourceUnavailable, match="cannot be asked"):
+        asked(registry, 1)
+
+
+def test_schemas_are_kept_and_a_missing_one_for_its_batch(tmp_path: Path) -> None:
+    ingest = Checkpoint(str(tmp_path / "ingest"), {})
+    assert kept_schemas(ingest) == KeptSchemas()
+    keep_schemas(ingest, KeptSchemas(schemas={1: "one"}, missing={2: 1_000, 3: 2_000}))
+    kept = kept_schemas(ingest)
+    assert kept.of_batch(1_000) == {1: "one", 2: None}
+    assert kept.of_batch(3_000) == {1: "one"}
+    Path(f"{ingest.uri}.schemas.json").write_text("{")
+    with pytest.raises(NoteUnreadable, match="is asked again"):
+        kept_schemas(ingest)
+
+
+def test_a_connection_without_a_registry_says_how_to_name_one() -> None:
+    plain = {"servers": "a:1", "security_protocol": "PLAINTEXT"}
+    with pytest.raises(SettingsInvalid, match=r"schema_registry: \{url: https://host:8081\}"):
+        registry_of({"events": Connection.model_validate(plain)}, "events")
+    held = {**plain, "schema_registry": {"url": "https://a:1", "user": "u"}}
+    with pytest.raises(
+        SettingsInvalid, match="TIDEMARK_CONNECTIONS__EVENTS__SCHEMA_REGISTRY__PASSWORD"
+    ):
+        registry_of({"events": Connection.model_validate(held)}, "events")
