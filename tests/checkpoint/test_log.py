@@ -14,6 +14,7 @@ import pytest
 from tests.kit.running import Place
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.model import Advanced
 from tidemark.sources.files.handle import FilesSourceHandle
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
         path = place.land(name, [{}])
         os.utime(path, ns=(0, (1_780_000_000_000 + number) * 1_000_000 + 999))
     source, folder = FilesSourceHandle(place.pipeline, place.settings).files, place.root / "ingest"
-    writer = stream_of_files(spark, source, 1).writeStream.format("noop")
+    writer = stream_of_files(spark, source, Advanced(max_files_per_batch=1)).writeStream.format(
+        "noop"
+    )
     query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
     query.awaitTermination()
     assert list(folder.glob("sources/0/*.compact")), "the log was not compacted"

@@ -127,6 +127,7 @@ SAFE = {
     "source.files": source(files="landing/clicks/*.json*"),
     "source.derive.large": source(derive={}),
     "advanced.max_files_per_batch": advanced(max_files_per_batch=5),
+    "advanced.max_bytes_per_batch": advanced(max_bytes_per_batch=5),
 }
 TO_ACCEPT = {
     "source.columns.amount.field": columns(amount={"type": "long", "field": "payload.amount"}),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, StorageUnavailable
+from tidemark.pipeline.model import Advanced
 from tidemark.pipeline.settings.storage_options import local_path
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.pattern import file_pattern, is_hidden
@@ -57,7 +58,7 @@ def taken_by_spark(spark: SparkSession, source: SourceFiles, place: Path) -> Che
     """The checkpoint of a query that has read the source as an ingest does."""
     from tidemark.streaming.sources.streams import stream_of_files
 
-    return taken(stream_of_files(spark, source, None), place)
+    return taken(stream_of_files(spark, source, Advanced()), place)
 
 
 def taken(stream: DataFrame, place: Path) -> Checkpoint:

@@ -1030,6 +1030,11 @@ class Advanced(_Model):
     """Overrides of defaults that are good for most pipelines."""
 
     max_files_per_batch: int | None = Field(default=None, ge=1)
+    max_bytes_per_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Of files, or of a table's files, as they lie; one that is larger is a batch",
+    )
     max_messages_per_batch: int | None = Field(
         default=None, ge=1, description="Of a Kafka source, over all partitions"
     )
@@ -1073,6 +1078,22 @@ class Pipeline(_Model):
     advanced: Advanced = Advanced()
     # Not in the file: what its joins take from the files of other pipelines, by their names.
     partners: dict[str, Partner] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _limits_of_the_source(self) -> Self:
+        if self.advanced.max_bytes_per_batch is None:
+            return self
+        if isinstance(self.source, KafkaSource):
+            raise ValueError(
+                "`advanced.max_bytes_per_batch`: offsets of Kafka do not tell bytes; say "
+                "`max_messages_per_batch`"
+            )
+        if isinstance(self.source, FilesSource) and self.advanced.max_files_per_batch is not None:
+            raise ValueError(
+                "`advanced`: of `max_files_per_batch` and `max_bytes_per_batch` the engine takes "
+                "one"
+            )
+        return self
 
     def without_checks(self) -> Pipeline:
         """The pipeline without its checks: all that queries and tables follow from."""

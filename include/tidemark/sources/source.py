@@ -250,6 +250,11 @@ class SourceHandle(ABC):
         """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
 
     @abstractmethod
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        """About how many batches the limits of the pipeline make of what is unread. Raises what it
+        meets."""
+
+    @abstractmethod
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         """The parts of a batch that are read. Where nothing of it is committed, its slice as it is
         now; where bronze is, with the verdicts and what was seen of `committed`, these stay, and

@@ -31,6 +31,7 @@ class BatchReport:
     windows: int | None = None
     rejected: dict[str, int] = field(default_factory=dict)
     watermark_ms: int | None = None
+    place: str = ""
     note: str = ""
 
 
@@ -92,7 +93,8 @@ class Progress:
         yield report
         took = time.monotonic() - begin
         self.batches.setdefault(query, []).append(number)
-        self.say(f"{query} batch {number}: {_described(report, took)}")
+        place = f" ({report.place})" if report.place else ""
+        self.say(f"{query} batch {number}{place}: {_described(report, took)}")
 
 
 def _described(report: BatchReport, took: float) -> str:

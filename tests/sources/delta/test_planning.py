@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SourceNotFound, SourceRefused
+from tidemark.pipeline.model import Advanced
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import (
@@ -168,7 +169,7 @@ def test_a_limit_of_files_splits_between_versions(uri: str) -> None:
     for number in range(4, 9):
         append(uri, number)
     table = open_table(uri, {})
-    found = steps(first_offset(table, "earliest"), table, 3)
+    found = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=3))
     assert [(one.begin, one.next) for one in found] == [(0, 3), (3, 6), (6, 7)]
     assert [n for one in found for n in read(uri, one)] == list(range(1, 9))
 
@@ -250,7 +251,7 @@ def test_each_appended_row_is_read_once_in_whatever_order_the_table_is_kept(
                         if position.offset is None
                         else next_offset(position, table, [])
                     )
-                    for one in steps(planned, table, number):
+                    for one in steps(planned, table, Advanced(max_files_per_batch=number)):
                         seen.update(read(uri, Offset.of(one.text, "here")))
                         position = Position(position.batch + 1, one)
         assert seen == Counter(range(next(numbers)))

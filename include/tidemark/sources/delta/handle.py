@@ -105,10 +105,9 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         position, table, offset = self._check_nothing_lost(ingest)
         if not planning.moves(position, offset):
             return []
-        most = self.pipeline.advanced.max_files_per_batch
         return [
             replace(one, mark=table.mark(one.next - 1))
-            for one in planning.steps(offset, table, most)
+            for one in planning.steps(offset, table, self.pipeline.advanced)
         ]
 
     def unread(self, ingest: Checkpoint) -> str | None:
@@ -211,9 +210,10 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
             yield _change("source.delta.starting", was.starting, now.starting, reason)
         if was.changes != now.changes:
             yield _change("source.delta.changes", was.changes, now.changes, FROM_NOW)
-        limit, other = (one.advanced.max_files_per_batch for one in (old, new))
-        if limit != other:
-            yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
+        for name in ("max_files_per_batch", "max_bytes_per_batch"):
+            limit, other = (getattr(one.advanced, name) for one in (old, new))
+            if limit != other:
+                yield _change(f"advanced.{name}", limit, other, FROM_NOW)
 
     def _check_nothing_lost(
         self, ingest: Checkpoint

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
+from tidemark.pipeline.model import Advanced
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
@@ -141,22 +142,25 @@ def moves(position: Position[Offset], planned: Offset) -> bool:
     return (before.id, before.next) != (planned.id, planned.next) or planned.begin < planned.next
 
 
-def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
-    """A plan in batches of at most so many files, but for a version (or snapshot) that has more:
-    that is read at once."""
-    if most is None:
+def steps(offset: Offset, table: SourceTable, limits: Advanced) -> list[Offset]:
+    """A plan in batches of at most so many files and bytes, but for a version (or snapshot) that
+    has more: that is read at once."""
+    most_files, most_bytes = limits.max_files_per_batch, limits.max_bytes_per_batch
+    if most_files is None and most_bytes is None:
         return [offset]
-    found, files = [offset], 0
+    found, files, size = [offset], 0, 0
     for number, version in table.versions(range(offset.begin, offset.next)):
-        added = 0 if version is None else len(version.added)
+        added = () if version is None else version.added
+        files, size = files + len(added), size + sum(one.bytes for one in added)
         last = found[-1]
-        if number > last.begin and files + added > most:
+        too_many = most_files is not None and files > most_files
+        too_large = most_bytes is not None and size > most_bytes
+        if number > last.begin and (too_many or too_large):
             found[-1:] = [
                 replace(last, next=number),
                 replace(last, begin=number, next=offset.next, snapshot=None),
             ]
-            files = 0
-        files += added
+            files, size = len(added), sum(one.bytes for one in added)
     return found
 
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -188,6 +189,11 @@ class FilesSourceHandle(SourceHandle):
     def unread_bytes(self, ingest: Checkpoint) -> int:
         return self.lag(ingest).bytes
 
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        unread, limits = self.lag(ingest), self.pipeline.advanced
+        of_files = ceil(unread.files / (limits.max_files_per_batch or unread.files or 1))
+        return max(of_files, ceil(unread.bytes / (limits.max_bytes_per_batch or unread.bytes or 1)))
+
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         files = self._slice(ingest, batch)
         if committed is None:
@@ -246,8 +252,11 @@ class FilesSourceHandle(SourceHandle):
         before, after = [_format_text(files_source(one).format) for one in (old, new)]
         if before != after:
             yield Difference(INGEST, "source.format", before, after, ChangeVerdict.SAFE, FROM_NOW)
-        limits = [one.advanced.max_files_per_batch for one in (old, new)]
-        yield from limit_changes(*limits)
+        for name in ("max_files_per_batch", "max_bytes_per_batch"):
+            limit, other = (getattr(one.advanced, name) for one in (old, new))
+            if limit != other:
+                what, verdict = f"advanced.{name}", ChangeVerdict.SAFE
+                yield Difference(INGEST, what, str(limit), str(other), verdict, FROM_NOW)
 
     def _slice(
         self, ingest: Checkpoint, batch: int
@@ -319,13 +328,6 @@ def file_changes(old: str, new: str) -> Iterator[Difference]:
             "would be left out, and files that were moved would be read a second time"
         )
     yield Difference(INGEST, "source.files", old, new, verdict, reason)
-
-
-def limit_changes(old: int | None, new: int | None) -> Iterator[Difference]:
-    """Where `advanced.max_files_per_batch` is another."""
-    if old != new:
-        what, verdict = "advanced.max_files_per_batch", ChangeVerdict.SAFE
-        yield Difference(INGEST, what, str(old), str(new), verdict, FROM_NOW)
 
 
 def _reaches(old: SourceFiles, new: SourceFiles) -> bool:

@@ -17,11 +17,13 @@ are judged again from the parts that have not changed; after 4, there is nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
+from tidemark.errors import TidemarkError
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -67,6 +69,8 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
     rules = rules_of(ingest.pipeline)
     stream = ingest.streamed.stream(spark, ingest.checkpoint)
+    of_batches = _batches_ahead(ingest)
+    done = count(1)
 
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
@@ -82,11 +86,27 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
                 ingest.streamed.placed.settings.max_line_bytes,
             )
             report.note, rows = _write_batch(spark, ingest, batch)
+            if of_batches > 1:
+                report.place = f"{next(done):,} of about {of_batches:,}"
             ingest.rows += rows
             report.rows, report.rejected = rows.read, rows.rejected
 
     writer = stream.writeStream.queryName(f"{ingest.pipeline.name}.ingest")
     return start_query(writer.option("checkpointLocation", spark_uri(ingest.checkpoint.uri)), write)
+
+
+def _batches_ahead(ingest: Ingest) -> int:
+    """Where batches have a limit, how many there will be: for people alone, so not to know it
+    stops nothing."""
+    limits = ingest.pipeline.advanced
+    if not (
+        limits.max_files_per_batch or limits.max_bytes_per_batch or limits.max_messages_per_batch
+    ):
+        return 1
+    try:
+        return ingest.streamed.placed.batches_ahead(ingest.checkpoint)
+    except TidemarkError:
+        return 1
 
 
 def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str, Rows]:

@@ -21,6 +21,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.delta_columns import FILE, VERSION
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC
+from tidemark.pipeline.model import Advanced
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.delta.handle import DeltaSourceHandle
@@ -61,8 +62,7 @@ class StreamedFiles(StreamedSource):
     placed: FilesSourceHandle
 
     def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
-        limit = self.placed.pipeline.advanced.max_files_per_batch
-        return stream_of_files(spark, self.placed.files, limit)
+        return stream_of_files(spark, self.placed.files, self.placed.pipeline.advanced)
 
     def is_from(self, parts: Sequence[str]) -> Column:
         return F.col("_file").isin(list(parts))
@@ -110,17 +110,17 @@ def streamed_source(placed: SourceHandle) -> StreamedSource:
     return STREAMED[type(placed)](placed)
 
 
-def stream_of_files(
-    spark: SparkSession, source: SourceFiles, max_files_per_batch: int | None
-) -> DataFrame:
+def stream_of_files(spark: SparkSession, source: SourceFiles, limits: Advanced) -> DataFrame:
     """The source as a stream. Only its planning of batches is used, its rows are not.
 
     Raises StorageUnavailable where the folder cannot be listed, EngineMissing where Spark has no
     jars for its store.
     """
     reader = spark.readStream.format("text").option("maxFileAge", _MAX_FILE_AGE)
-    if max_files_per_batch is not None:
-        reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
+    if limits.max_files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", limits.max_files_per_batch)
+    if limits.max_bytes_per_batch is not None:
+        reader = reader.option("maxBytesPerTrigger", limits.max_bytes_per_batch)
     place = source.folder if source.recursive else f"{source.folder}/{source.name}"
     if source.recursive:
         reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", source.name)
