@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tidemark.cli.main import app
 from tidemark.cli.status_report import print_pipeline, print_status_overview, span_text
 from tidemark.errors import RunFailed, TableMismatch
 from tidemark.gold.pins import Late
+from tidemark.runs.status.drift import NewField, SourceDrift, WrongColumn
 from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
 from tidemark.runs.status.state import PipelineState
 
@@ -183,3 +185,34 @@ def test_asking_changes_nothing(root: Path) -> None:
 )
 def test_a_length_of_time_is_told_in_its_two_largest_units(span: timedelta, text: str) -> None:
     assert span_text(span) == text
+
+
+def test_what_the_source_has_come_to_is_told_with_the_line_that_makes_a_column(
+    statuses: dict[str, PipelineStatus], capsys: pytest.CaptureFixture[str]
+) -> None:
+    since = at(12)
+    fields = (
+        NewField("coupon", 0.34, since, "string"),
+        NewField("Amount (EUR)", 0.2, since, "double"),
+        NewField("items", 0.1, since, None),
+    )
+    wrong = (WrongColumn("amount", 0.482, "amount should be long, found 12.5"),)
+    print_pipeline(replace(statuses["clicks"], drift=SourceDrift(1_000, fields, wrong)))
+    assert (
+        capsys.readouterr().out.partition("\nFields")[2]
+        == """ that no column takes, kept in _extra:
+
+field         of the rows  since                 below source.columns
+───────────────────────────────────────────────────────────────────────────────────────────
+coupon              34.0%  2026-07-01T12:00:00Z  coupon: string
+Amount (EUR)        20.0%  2026-07-01T12:00:00Z  …: {field: ["Amount (EUR)"], type: double}
+items               10.0%  2026-07-01T12:00:00Z  several kinds, or no values
+
+Columns whose values are of another type, so that rows are rejected:
+
+column  of the rows  newest
+──────────────────────────────────────────────────────
+amount        48.2%  amount should be long, found 12.5
+since: among the 1,000 rows of the newest batches
+"""
+    )

@@ -61,6 +61,6 @@ def _of_one(name: str, settings: Settings, now: datetime) -> PipelineStatus:
     from tidemark.runs.status.pipeline_status import invalid_file, pipeline_status
 
     try:
-        return pipeline_status(find_pipeline(name, settings), settings, now)
+        return pipeline_status(find_pipeline(name, settings), settings, now, with_drift=True)
     except PipelineFileInvalid as error:
         return invalid_file(error)

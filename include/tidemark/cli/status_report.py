@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
 from tidemark.cli.lag_text import lag_text
+from tidemark.pipeline.names import is_column_name
+from tidemark.runs.status.drift import NewField, SourceDrift
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.runs.status.state import PipelineState
@@ -63,8 +68,37 @@ def print_pipeline(status: PipelineStatus) -> None:
         console.print()
     console.print(_table([_of_run(run) for run in status.runs]))
     console.print(f"{_WORDS}\n{_OF_A_RUN}")
+    if status.drift is not None:
+        _print_drift(console, status.drift)
     if error := status.runs[0].error:
         console.print(f"\n{status.runs[0].run}: {status.runs[0].error_class}: {error}")
+
+
+def _print_drift(console: Console, drift: SourceDrift) -> None:
+    if drift.fields:
+        table = report_table("field", ">of the rows", "since", "below source.columns")
+        for one in drift.fields:
+            table.add_row(one.name, f"{one.share:.1%}", _time(one.since), _column_of(one))
+        console.print("\nFields that no column takes, kept in _extra:\n")
+        console.print(table)
+    if drift.wrong:
+        table = report_table("column", ">of the rows", "newest")
+        for wrong in drift.wrong:
+            table.add_row(wrong.column, f"{wrong.share:.1%}", wrong.detail)
+        console.print("\nColumns whose values are of another type, so that rows are rejected:\n")
+        console.print(table)
+    if drift.fields or drift.wrong:
+        console.print(f"since: among the {drift.rows:,} rows of the newest batches")
+
+
+def _column_of(field: NewField) -> str:
+    """The line that makes a column of it."""
+    if field.type is None:
+        return "several kinds, or no values"
+    if is_column_name(field.name):
+        return f"{field.name}: {field.type}"
+    path = json.dumps([field.name], ensure_ascii=False)
+    return f"…: {{field: {path}, type: {field.type}}}"
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:

@@ -86,6 +86,15 @@ def _check_no_dag_of_another(name: str) -> None:
             raise ValueError(f"ends with {suffix}, as the Dags of {dags} do")
 
 
+def is_column_name(name: str) -> bool:
+    """Can a column have this name, and people read it?"""
+    try:
+        check_column_name(name)
+    except ValueError:
+        return False
+    return name.isprintable()
+
+
 def check_column_name(name: str) -> None:
     """ValueError when `name` cannot be a column of a Delta table or is kept for the platform."""
     if not name:

@@ -14,7 +14,7 @@ from tidemark.cli.new.event_times import is_date, is_instant
 from tidemark.cli.new.sample import KnownType, Sample
 from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline import kafka_columns
-from tidemark.pipeline.names import check_column_name, folded
+from tidemark.pipeline.names import folded, is_column_name
 
 # A table with more is not made by a glance at a sample; what stays stands in _extra.
 MOST_COLUMNS = 200
@@ -130,7 +130,7 @@ def _names(fields: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
     for field in fields:
-        if _names_a_column(field) and folded(field) not in taken:
+        if is_column_name(field) and folded(field) not in taken:
             names[field] = field
             taken.add(folded(field))
     for field in fields:
@@ -142,14 +142,6 @@ def _names(fields: Sequence[str]) -> dict[str, str]:
         names[field] = name
         taken.add(folded(name))
     return names
-
-
-def _names_a_column(field: str) -> bool:
-    try:
-        check_column_name(field)
-    except ValueError:
-        return False
-    return field.isprintable()
 
 
 def _column(name: str, sample: Sample) -> SampleColumn:

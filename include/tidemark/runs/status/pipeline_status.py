@@ -7,7 +7,7 @@ of a thousand runs as for one of ten. Nothing is written, and no Spark is starte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
 from tidemark.runs.recorded_runs import last_published
+from tidemark.runs.status.drift import SourceDrift, source_drift
 from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
@@ -55,7 +56,8 @@ _GROWTH = 16
 class PipelineStatus:
     """How a pipeline stands, and what is to be done. Times are in UTC; None: none yet.
 
-    `source`: what it has that was not read, where its kind can tell. `state_bytes` is what the last
+    `source`: what it has that was not read, where its kind can tell; `drift`: what of it the
+    pipeline's file does not name, where that was asked for. `state_bytes` is what the last
     upkeep left. `runs` are the recent ones, newest first. `problem` says all that is wrong where
     the file is invalid or the status cannot be told; there are no further facts then.
     """
@@ -68,6 +70,7 @@ class PipelineStatus:
     tables: tuple[TableStatus, ...] = ()
     runs: tuple[RecentRun, ...] = ()
     source: Lag | NotAsked | None = None
+    drift: SourceDrift | None = None
     problem: str | None = None
 
     @property
@@ -97,10 +100,20 @@ def invalid_file(error: PipelineFileInvalid) -> PipelineStatus:
     return PipelineStatus(Path(error.file).stem, PipelineState.INVALID, step, problem=str(error))
 
 
-def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
-    """The status of one pipeline, also where its places cannot be read. `now` is in UTC."""
+def pipeline_status(
+    pipeline: Pipeline, settings: Settings, now: datetime, with_drift: bool = False
+) -> PipelineStatus:
+    """The status of one pipeline, also where its places cannot be read. `now` is in UTC.
+
+    `with_drift`: also what its source has come to, for which rows are read.
+    """
     try:
-        return _status(pipeline, settings, now)
+        found = _status(pipeline, settings, now)
+        # Where something is lost, its tables may be such as cannot be read.
+        if with_drift and found.tables:
+            drift = source_drift(Warehouse.of(pipeline.name, settings))
+            return replace(found, drift=drift)
+        return found
     except Exception as error:  # noqa: BLE001  whatever it is, the other pipelines are still told
         message = f"{type(error).__name__}: {error}"
         step = f"Mend what keeps its status from being read: {message.splitlines()[0]}"

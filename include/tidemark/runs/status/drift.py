@@ -1,0 +1,125 @@
+"""What comes in that the pipeline's file does not name, or names as another type.
+
+Told by the newest batches in bronze and rejects: of them at most LOOKED_AT rows are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.judge.reasons import WRONG_TYPE
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.warehouse import Warehouse
+
+LOOKED_AT = 100_000
+# Of the newest batches.
+_BATCHES = 10
+# A column with fewer wrong values has not changed its type.
+_LEAST_SHARE = 0.01
+_TYPES = (
+    ("long", {"UBIGINT", "BIGINT"}),
+    ("double", {"UBIGINT", "BIGINT", "DOUBLE", "UHUGEINT", "HUGEINT"}),
+    ("boolean", {"BOOLEAN"}),
+    ("string", {"VARCHAR"}),
+)
+
+
+@dataclass(frozen=True)
+class NewField:
+    """A field that no column takes. `share`: of the rows looked at; `since` is the time of the
+    first batch among them that has it, UTC. `type`: what a column would be; None: its values are of
+    several kinds, all null, or objects and arrays."""
+
+    name: str
+    share: float
+    since: datetime
+    type: str | None
+
+
+@dataclass(frozen=True)
+class WrongColumn:
+    """A column whose values are of another type. `share`: of the rows that were judged; `detail` is
+    that of the newest reject."""
+
+    column: str
+    share: float
+    detail: str
+
+
+@dataclass(frozen=True)
+class SourceDrift:
+    """`rows`: how many were looked at. Both are in the order of their shares."""
+
+    rows: int = 0
+    fields: tuple[NewField, ...] = ()
+    wrong: tuple[WrongColumn, ...] = ()
+
+
+def source_drift(warehouse: Warehouse) -> SourceDrift:
+    """Of the newest batches of a pipeline's ingest."""
+    tables = [place.open() for place in (warehouse.bronze, warehouse.rejects)]
+    last = max((_last_batch(one) for one in tables if one is not None), default=-1)
+    bronze, rejects = tables
+    if bronze is None or rejects is None or last < 0:
+        return SourceDrift()
+    after = last - _BATCHES
+    with duckdb_in_utc() as connection:
+        for name, table in (("bronze", bronze), ("rejects", rejects)):
+            rows = dataset_of(table, f"_batch > {after}")
+            connection.register(f"all_{name}", rows)
+            columns = "_extra, _batch_time" if name == "bronze" else "reason, detail, _batch_time"
+            connection.execute(
+                f"CREATE TEMP TABLE {name} AS SELECT {columns} FROM all_{name} "
+                f"WHERE _batch > {after} LIMIT {LOOKED_AT}"
+            )
+        ((accepted, rejected),) = connection.execute(
+            "SELECT (SELECT count(*) FROM bronze), (SELECT count(*) FROM rejects)"
+        ).fetchall()
+        fields = connection.execute(_FIELDS).fetchall()
+        wrong = connection.execute(_WRONG, [WRONG_TYPE]).fetchall()
+    judged = accepted + rejected
+    return SourceDrift(
+        judged,
+        tuple(
+            NewField(n, rows / accepted, since, _type(kinds)) for n, rows, since, kinds in fields
+        ),
+        tuple(
+            WrongColumn(column, rows / judged, detail)
+            for column, rows, detail in wrong
+            if rows >= _LEAST_SHARE * judged
+        ),
+    )
+
+
+_FIELDS = """
+    SELECT one.key, count(*), min(_batch_time), list(DISTINCT one.type)
+    FROM bronze, json_each(_extra) AS one
+    WHERE _extra IS NOT NULL GROUP BY one.key ORDER BY count(*) DESC, one.key
+"""
+_WRONG = """
+    SELECT regexp_extract(detail, '^(.+?) should be ', 1) AS label, count(*),
+        max_by(detail, _batch_time)
+    FROM rejects WHERE reason = ? AND label <> '' GROUP BY label ORDER BY count(*) DESC, label
+"""
+
+
+def _type(kinds: list[str]) -> str | None:
+    there = set(kinds) - {"NULL"}
+    return next((name for name, known in _TYPES if there and there <= known), None)
+
+
+def _last_batch(table: DeltaTable) -> int:
+    """By the statistics of its files."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files: Any = pa.table(table.get_add_actions(flatten=True))
+    if "max._batch" not in files.column_names:
+        return -1
+    newest = pc.max(files["max._batch"]).as_py()
+    return -1 if newest is None else int(newest)
