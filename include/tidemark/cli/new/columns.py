@@ -158,11 +158,15 @@ def _guessed(name: str, values: tuple[Any, ...]) -> SampleColumn:
     """The type of a field's values. Texts that stand for no value are looked at where the others
     are no texts, and numbers in text where one of them has a point: others may be codes."""
     said_null = {value for value in values if isinstance(value, str) and value in _NULL_TEXTS}
-    others = tuple(None if value in said_null else value for value in values) if said_null else ()
+    others: tuple[Any, ...] = ()
+    if said_null:
+        texts = (isinstance(value, str) and value in said_null for value in values)
+        others = tuple(None if one else value for one, value in zip(texts, values, strict=True))
     if any(value is not None for value in others):
         with suppress(Untyped):
             column = _typed(name, others)
-            if column.type != "string":
+            # `nulls` are for columns of one value.
+            if column.type != "string" and "<" not in column.type:
                 return replace(column, nulls=tuple(sorted(said_null)))
     return _typed(name, values)
 

@@ -75,6 +75,16 @@ def new(
             metavar="COLUMN,…", show_default=False, help="Default: up to two of few values."
         ),
     ] = None,
+    unique_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", show_default=False, help="Default: an id that tells rows apart."
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Default: by its windows."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     settings: SettingsFile = None,
 ) -> None:
@@ -85,13 +95,19 @@ def new(
     nothing.
     """
     loaded = load_settings(settings)
-    _check_name(name)
+    _check_name(name, "pipeline")
     file = _file(name, loaded)
     found = find_sample(sample, loaded, name)
     keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
-    proposal = propose(found.sample, event_time, keys)
+    if table is not None:
+        _check_name(table, "table")
+    proposal = propose(found.sample, event_time, keys, unique_by, table)
     origin = f"{found.sample.label} of {sample}"
     text = pipeline_text(proposal, found.source, found.reasons)
+    if proposal.event_time is None:
+        _write(file, heading(origin, None) + text, force)
+        _tell_what_is_open(name, proposal, found, file)
+        return
     pipeline = pipeline_from_text(name, text, str(file))
     verdict = judge_sample(pipeline, found.sample, loaded, datetime.now(UTC))
     _write(file, heading(origin, verdict) + text, force)
@@ -102,9 +118,9 @@ def new(
         print(f"No run reads it yet. {error}")
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, of: str) -> None:
     try:
-        check_folder_name(name, "pipeline")
+        check_folder_name(name, of)
     except ValueError as error:
         raise SampleUnusable(f"`{name}` {error}. Nothing was written.") from None
 
@@ -153,6 +169,21 @@ def _tell(
     )
 
 
+def _tell_what_is_open(name: str, proposal: Proposal, found: SourceSample, file: Path) -> None:
+    console = report_console()
+    console.print(f"{name}: proposed from {found.sample.label}, without an event time.")
+    console.print(proposal.no_time)
+    console.print(f"Columns: {', '.join(column.name for column in proposal.columns)}")
+    for reason in found.reasons:
+        console.print(reason)
+    console.print(f"Written: {file}")
+    console.print(
+        f"Name the column in its line `event_time`, and its format if it has another one, then:\n"
+        f"  tidemark validate {name}\n"
+        f"Or name one that can be it: tidemark new {name} --event-time COLUMN --force --from …"
+    )
+
+
 def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: SourceSample) -> dict[str, str]:
     """What a pipeline was proposed to be, by its name for people."""
     table = pipeline.tables[proposal.table]
@@ -165,6 +196,8 @@ def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: SourceSample) 
     if proposal.left_out:
         numbers["in _extra"] = ", ".join(one.name for one in proposal.left_out)
     time, written = proposal.event_time, proposal.time_format
+    assert time is not None
+    assert written is not None
     assumed = 100 * written.without_zone // max(1, written.fitting)
     zone = f" ({written.zone} assumed for {assumed} %)" if written.zone else ""
     numbers["event time"] = f"{time.name}{zone}"

@@ -44,11 +44,12 @@ def pipeline_text(
     return "".join(f"{line}\n" for line in _lines(proposal, source, reasons))
 
 
-def heading(origin: str, verdict: SampleVerdict) -> str:
-    """What stands above it: what was sampled, and what becomes of that."""
+def heading(origin: str, verdict: SampleVerdict | None) -> str:
+    """What stands above it: what was sampled, and what becomes of that; None: it has no event time
+    yet."""
     lines = [
         f"# Proposed by `tidemark new` from {origin}.",
-        f"# A run {verdict.label}.",
+        f"# A run {verdict.label}." if verdict else "# It has no event time yet: name one below.",
         "# Read it, and correct it.",
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -117,6 +118,11 @@ def _left_out(proposal: Proposal) -> Iterator[str]:
 
 def _event_time(proposal: Proposal) -> Iterator[str]:
     written, column = proposal.time_format, proposal.event_time
+    if written is None or column is None:
+        yield from wrap(proposal.no_time, _WIDTH, initial_indent=_NOTE, subsequent_indent=_NOTE)
+        yield "  # Name the column, of type timestamp, and its `format` where it has another one."
+        yield "  event_time: {column: }"
+        return
     if column.name == TIME:
         yield "  # Kafka's time of the message: when it was produced, or, where the topic says so"
         yield "  # (message.timestamp.type), when it was appended."
@@ -147,7 +153,10 @@ def _unique(proposal: Proposal) -> Iterator[str]:
             yield f"  #   {json.dumps(one.column.name)}: {why}"
         return
     found = proposal.unique
-    if found.shared:
+    if not found.tells_rows_apart:
+        why = f"{_rows(found.lacking)} lack it, {_rows(found.shared)} have that of a different one"
+        yield f"  # As it was asked for; in the sample {why}."
+    elif found.shared:
         yield "  # Named like an id, and hardly any two different rows share one:"
         yield f"  # In {_rows(found.shared)} it is that of a different one."
     else:
@@ -167,6 +176,11 @@ def _derived(proposal: Proposal) -> dict[str, str]:
 def _watermark(proposal: Proposal) -> Iterator[str]:
     yield "watermark:"
     order = proposal.order
+    if order is None:
+        yield "  # How late rows come is not known without their times."
+        yield "  delay: 10 minutes"
+        yield "  seal_after_idle: 1 hour"
+        return
     came = f"came up to {_about(order.disorder)} after a newer one"
     why = came if order.disorder else "came in the order of time"
     yield f"  # The sample's rows {why}{'; but:' if order.late or order.ahead else '.'}"
@@ -184,9 +198,10 @@ def _watermark(proposal: Proposal) -> Iterator[str]:
 
 def _table(proposal: Proposal, keys: Sequence[str]) -> Iterator[str]:
     yield "tables:"
-    yield f"  {proposal.table}:"
-    spread = _about(proposal.order.spread) if proposal.order.spread else "no time"
-    yield f"    # The sample's events spread over {spread}."
+    yield f"  {_scalar(proposal.table)}:"
+    if proposal.order is not None:
+        spread = _about(proposal.order.spread) if proposal.order.spread else "no time"
+        yield f"    # The sample's events spread over {spread}."
     yield "    # Other kinds: sessions of a key, `window: {session: 30 minutes}`; `join`; `fold`."
     yield f"    window: {{length: {duration_text(proposal.window)}}}"
     if keys:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from tidemark.cli.new.column_types import MOST
 from tidemark.cli.new.columns import (
@@ -21,7 +20,7 @@ from tidemark.cli.new.columns import (
 )
 from tidemark.cli.new.event_times import TimeFormat, time_format
 from tidemark.cli.new.order import Order, order_of
-from tidemark.cli.new.sample import Sample
+from tidemark.cli.new.sample import Row, Sample
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.kafka_columns import KEY
 from tidemark.pipeline.names import COLUMNS_IN_USE, folded
@@ -78,16 +77,21 @@ class IdColumn:
 
 def id_columns(columns: Sequence[SampleColumn], sample: Sample) -> tuple[IdColumn, ...]:
     """The columns that are named like an id, in their order."""
-    different = list({repr(sorted(row.items())): row for row in sample.rows}.values())
+    different = _different(sample)
     return tuple(
-        _counted(column, [row.get(column.source_name) for row in different])
+        _counted(column, different)
         for column in columns
         if _ID.search(column.words) and column.type in ("string", *INTEGERS)
     )
 
 
-def _counted(column: SampleColumn, values: Sequence[Any]) -> IdColumn:
+def _different(sample: Sample) -> list[Row]:
+    return list({repr(sorted(row.items())): row for row in sample.rows}.values())
+
+
+def _counted(column: SampleColumn, rows: Sequence[Row]) -> IdColumn:
     """What is not of the column's type is rejected, and no id."""
+    values = [row.get(column.source_name) for row in rows]
     asked = str if column.type == "string" else int
     ids = [one for one in values if isinstance(one, asked) and not isinstance(one, bool)]
     return IdColumn(column, len(ids), len(values) - len(ids), len(ids) - len(set(ids)))
@@ -96,13 +100,17 @@ def _counted(column: SampleColumn, values: Sequence[Any]) -> IdColumn:
 @dataclass(frozen=True)
 class Proposal:
     """A pipeline over a sample. `keys` are columns, `order` tells how its events follow upon each
-    other, `no_ids` are named like an id and none, `is_typed`: the source tells the types."""
+    other, `no_ids` are named like an id and none, `is_typed`: the source tells the types.
+
+    `event_time`: None where no column can be it; then `no_time` says what was looked for, and there
+    is no order."""
 
     rows: int
     columns: tuple[SampleColumn, ...]
     left_out: tuple[LeftOutField, ...]
-    event_time: SampleColumn
-    time_format: TimeFormat
+    event_time: SampleColumn | None
+    time_format: TimeFormat | None
+    no_time: str
     unique: IdColumn | None
     no_ids: tuple[IdColumn, ...]
     keys: tuple[SampleColumn, ...]
@@ -110,49 +118,60 @@ class Proposal:
     flags: tuple[SampleColumn, ...]
     table: str
     window: timedelta
-    order: Order
+    order: Order | None
     is_typed: bool
 
 
 def propose(
-    sample: Sample, event_time: str | None = None, group_by: Sequence[str] | None = None
+    sample: Sample,
+    event_time: str | None = None,
+    group_by: Sequence[str] | None = None,
+    unique_by: str | None = None,
+    table: str | None = None,
 ) -> Proposal:
-    """A pipeline over these rows, with the event time and the keys that are asked for.
+    """A pipeline over these rows, with the event time, the keys, the id and the table's name that
+    are asked for.
 
-    SampleUnusable where no column can be the event time, or one that was asked for is none.
+    SampleUnusable where there is no column, or one that was asked for cannot be what it was asked
+    for.
     """
     columns, left_out = columns_of(sample)
     beside = columns_beside(sample)
-    time, written = _event_time(columns, beside, left_out, event_time)
+    found = _event_time(columns, beside, event_time)
+    time, written = found or (None, None)
+    no_time = "" if found else _no_time(columns, left_out)
     asked_for = group_by or ()
     columns += [
         one for one in beside if one is time or one.name in asked_for or _tells_more(one, columns)
     ]
     others = [column for column in columns if column is not time]
     named = id_columns(others, sample)
-    unique = next((one for one in named if one.tells_rows_apart), None)
-    no_ids = tuple(one for one in named if not one.tells_rows_apart)
+    if unique_by is None:
+        unique = next((one for one in named if one.tells_rows_apart), None)
+    else:
+        unique = _counted(_asked(others, [unique_by])[0], _different(sample))
+    no_ids = tuple(one for one in named if not one.tells_rows_apart and one != unique)
     plain = [column for column in others if unique is None or column is not unique.column]
     keys = _keys(plain, len(sample.rows)) if group_by is None else _asked(others, group_by)
     free = [column for column in plain if column not in keys]
     numbers = [one for one in free if one.is_number and not _names_something(one)]
     flags = [column for column in free if column.type == "boolean"]
-    order = order_of([instant for instant in written.times if instant is not None])
-    table, window = _window(order.spread)
+    instants = [instant for instant in (written.times if written else ()) if instant is not None]
+    order = order_of(instants) if instants else None
+    name, window = _window(order.spread if order else timedelta(0))
     return Proposal(
-        len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, no_ids,
-        tuple(keys), tuple(numbers[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window,
-        order, sample.schema is not None,
+        len(sample.rows), tuple(columns), tuple(left_out), time, written, no_time, unique, no_ids,
+        tuple(keys), tuple(numbers[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table or name,
+        window, order, sample.schema is not None,
     )  # fmt: skip
 
 
 def _event_time(
     columns: Sequence[SampleColumn],
     beside: Sequence[SampleColumn],
-    left_out: Sequence[LeftOutField],
     asked: str | None,
-) -> tuple[SampleColumn, TimeFormat]:
-    """Of the rows' own fields; where none is a time, of what is beside them."""
+) -> tuple[SampleColumn, TimeFormat] | None:
+    """Of the rows' own fields; where none is a time, of what is beside them; None: neither."""
     if asked is not None:
         (column,) = _asked([*columns, *beside], [asked])
         if (written := time_format(column.values)) is None:
@@ -164,14 +183,17 @@ def _event_time(
         return column, written
     found = _times(columns) or _times(beside)
     if not found:
-        known = ", ".join(column.name for column in columns) or "none"
-        out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
-        raise SampleUnusable(
-            f"No column looks like an event time: {_FORMATS}, these in a column that is named "
-            f"like a time. Columns: {known}.{out} Name one with --event-time. {_BY_HAND}"
-        )
+        return None
     _, _, column, written = min(found, key=lambda one: one[:2])
     return column, written
+
+
+def _no_time(columns: Sequence[SampleColumn], left_out: Sequence[LeftOutField]) -> str:
+    out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
+    told = f"No column looks like an event time: {_FORMATS}, these in a column named like a time."
+    if not columns:
+        raise SampleUnusable(f"{told}{out} {_BY_HAND}")
+    return f"{told}{out}"
 
 
 def _times(
