@@ -36,7 +36,7 @@ pytestmark = pytest.mark.process
 
 ALL = (OURS, OUR_COMMAND, TUNED, DEFAULT, DUCKDB, POLARS)
 # Those that start no Spark.
-QUICK_FIGURES = ("judging", "publish", "doctor", "state_check")
+QUICK_FIGURES = ("judging", "formats", "publish", "doctor", "state_check")
 LONG_FIGURES = [name for name in FIGURES if name not in QUICK_FIGURES]
 
 
