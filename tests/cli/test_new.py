@@ -470,6 +470,16 @@ def test_no_more_than_the_first_lines_are_read(
 
 
 @pytest.mark.slow
+def test_an_array_of_objects_is_said_to_be_one_that_rows_can_be_made_of(project: Path) -> None:
+    rows = [
+        {"at": f"2026-03-01T09:0{n}:00Z", "items": [{"sku": "a", "n": n}], "tags": ["x"]}
+        for n in range(9)
+    ]
+    assert types(proposed(project, rows))["items"] == "array<struct<sku:string,n:long>> not null"
+    (said,) = [line for line in text_of(project).splitlines() if "explode" in line]
+    assert said == "  # `explode: items` makes a row of each of its elements (docs/judging.md)."
+
+
 def test_a_text_that_stands_for_null_beside_lists_is_looked_at(project: Path) -> None:
     """Lists are in no set of texts."""
     rows = [{"at": f"2026-03-01T09:0{n}:00Z", "x": [n] if n else ""} for n in range(9)]

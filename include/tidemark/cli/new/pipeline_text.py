@@ -71,6 +71,7 @@ def _lines(proposal: Proposal, source: Mapping[str, Any], reasons: Sequence[str]
     yield "  columns:"
     for column in proposal.columns:
         yield f"    {_scalar(column.name)}: {_entry(column, proposal)}{_note(column)}"
+    yield from _arrays(proposal)
     yield from _left_out(proposal)
     yield from _event_time(proposal)
     yield from _unique(proposal)
@@ -104,6 +105,14 @@ def _note(column: SampleColumn) -> str:
     if column.known is not None and column.known.note:
         return f"   # {column.known.note}"
     return ""
+
+
+def _arrays(proposal: Proposal) -> Iterator[str]:
+    for column in proposal.columns:
+        if column.type.startswith("array<struct"):
+            path = json.dumps([column.source_name], ensure_ascii=False)
+            field = column.source_name if "." not in column.source_name else path
+            yield f"  # `explode: {field}` makes a row of each of its elements (docs/judging.md)."
 
 
 def _left_out(proposal: Proposal) -> Iterator[str]:
