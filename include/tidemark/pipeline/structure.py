@@ -210,7 +210,8 @@ def _message(detail: ErrorDetails) -> str:
     if expected := _EXPECTED.get(kind):
         given = _value(detail["input"])
         hint = f": [{given}]" if expected == "a list" and given not in (None, "null") else ""
-        return f"should be {expected}{hint}" + ("; put it in quotes" if expected == "text" else "")
+        quotes = "; put it in quotes" if expected == "text" and given != "null" else ""
+        return f"should be {expected}{hint}{quotes}"
     return detail["msg"][0].lower() + detail["msg"][1:]
 
 
