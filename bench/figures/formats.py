@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from bench.drawing import bars
 from bench.figure import Figure, Goal
 from bench.measured import spread
 from bench.sizes import Sizes
-from tidemark.judge.judge import Judge
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import FilesSource, Pipeline
 from tidemark.sources.formats.formats import slices_of
-from tidemark.sources.source import AS_READ
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import stat_files
+from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
 
 BATCH_TIME_MS = 1_780_000_000_000
 COLUMNS = {
@@ -112,14 +112,14 @@ def _judged(pipeline: Pipeline, file: Path) -> int:
     uri = file.as_uri()
     facts = stat_files([uri], {})[uri]
     assert facts is not None
-    judge = Judge(rules_of(pipeline), BATCH_TIME_MS)
+    by = BatchRules(
+        rules_of(pipeline), row_origin(pipeline), 0, BATCH_TIME_MS, _MOST_BYTES,
+        keeps_lines=False, by_line=False,
+    )  # fmt: skip
     slices = slices_of(pipeline.source, {uri: facts}, {})
-    pieces = chain.from_iterable(one.lines(_MOST_BYTES) for one in slices)
-    found = 0
-    for piece in pieces:
-        lines = piece[AS_READ if AS_READ in piece.column_names else "_value"]
-        found += judge.judge(lines.combine_chunks()).accepted.num_rows
-    return found
+    found = judge_slices(by, slices, sys.maxsize)
+    assert found is not None
+    return sum(map(len, found.accepted))
 
 
 def _by_duckdb(reader: str) -> Callable[[Path], int]:

@@ -144,7 +144,7 @@ found = judge_slices(by, slices_of(Path(sys.argv[1]), 32 * 1024**2), 512_000_000
 [rejects] = [rows for rows in found.rejected if len(rows)]
 [reject] = rejects.to_pylist()
 told = [reject["reason"], reject["detail"], len(reject["raw"])]
-print(json.dumps([peak() - before, found.lines, *told]))
+print(json.dumps([peak() - before, found.read, *told]))
 """
 
 

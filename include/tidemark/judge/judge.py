@@ -1,6 +1,7 @@
 """Judge lines: accepted rows and rejected ones, as Arrow tables.
 
-Three tiers with one verdict: the block tier takes what it can prove, a block that it refuses is
+Tiers with one verdict: the typed tier takes rows that have types already, where it can prove what
+they come to; of lines the block tier takes what it can prove, a block that it refuses is
 tried again in portions, what is left is read line by line and judged by columns; a line that may
 be rejected so, and a few lines alone, go through the exact tier. The verdict on a line depends on
 nothing but the line, the rules and the batch's own time, so a batch that runs again judges the
@@ -10,19 +11,20 @@ same.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
-from tidemark.judge.block import block_reader
+from tidemark.judge.block import BlockRows, block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm
 from tidemark.judge.limits import time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, Rules
+from tidemark.judge.typed import TypedReader, typed_reader
 from tidemark.judge.usual_fields import usual_fields
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
@@ -64,6 +66,7 @@ class Judge:
         self._exact = ExactJudge(rules, limits)
         self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
         self._block = None if by_line else block_reader(rules, limits)
+        self._typed: dict[pa.DataType, TypedReader | None] = {}
 
     def judge(self, lines: Array) -> JudgedRows:
         """Judge lines (binary, without their ends, none null)."""
@@ -75,6 +78,16 @@ class Judge:
             self._line_by_line(lines, left, rows)
             start += len(places)
         return rows.judged()
+
+    def typed(self, rows: Array) -> BlockRows | None:
+        """What rows (structs of the source's own types) come to without their lines: accepted ones
+        in `Rules.accepted_schema`, and which of them have to be judged as lines. None: all of
+        them."""
+        if rows.type not in self._typed:
+            self._typed[rows.type] = typed_reader(self._rules, self._limits, rows.type)
+        reader = self._typed[rows.type]
+        read = None if reader is None else reader.read(rows)
+        return None if read is None else replace(read, rows=_with_date(self._rules, read.rows))
 
     def _in_blocks(self, lines: Array, places: Any, rows: _Rows) -> Any:
         """Lines at these places as one block; where that is refused, without suspicious ones, in
@@ -162,9 +175,7 @@ class _Rows:
 
     def add_accepted(self, rows: pa.Table, places: Any) -> None:
         """Rows in the declared columns and `_extra`."""
-        times = rows.column(self._rules.event_time.column)
-        rows = rows.append_column("_event_date", times.cast(pa.date32()))
-        self._accepted.append((rows.cast(self._rules.accepted_schema), places))
+        self._accepted.append((_with_date(self._rules, rows), places))
 
     def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
         self._rejected.append((rejected_rows(lines), places))
@@ -172,6 +183,11 @@ class _Rows:
     def judged(self) -> JudgedRows:
         accepted = _in_order(self._accepted, self._rules.accepted_schema)
         return JudgedRows(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
+
+
+def _with_date(rules: Rules, rows: pa.Table) -> pa.Table:
+    times = rows.column(rules.event_time.column)
+    return rows.append_column("_event_date", times.cast(pa.date32())).cast(rules.accepted_schema)
 
 
 def rejected_rows(lines: Collection[RejectedLine]) -> pa.Table:

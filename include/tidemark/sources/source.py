@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -145,6 +145,20 @@ class PartUnreadable(Exception):
         self.cause = cause
 
 
+@dataclass(frozen=True)
+class TypedRows:
+    """Rows that have types, in their order: a struct each (`rows`), and the origin's columns.
+
+    `lines` makes lines of those at some places, in the columns of `Slice.lines`. `small`: which of
+    these would surely be small enough, as NumPy's booleans.
+    """
+
+    rows: pa.Array[Any]
+    origin: pa.Table
+    small: Any
+    lines: Callable[[pa.Array[Any]], pa.Table]
+
+
 class Slice(ABC):
     """Lines of one part, or of several, that are read by one process: plain data, which can be sent
     to another."""
@@ -158,6 +172,11 @@ class Slice(ABC):
     @abstractmethod
     def estimated_bytes(self) -> int:
         """About how many bytes its lines have together."""
+
+    def typed(self, most_bytes: int) -> Iterator[TypedRows] | None:
+        """The same rows as `lines`, for kinds whose rows have types; None: they are lines. Raises
+        as `lines`."""
+        return None
 
     @abstractmethod
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:

@@ -17,6 +17,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +29,7 @@ from tidemark.sources.files.slices import changed_while_read
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.formats.whole_files import GONE, WholeFile, row_name
 from tidemark.sources.large_lines import bounded
-from tidemark.sources.source import NOT_THE_PART, PartUnreadable
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable, TypedRows
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
 
 # That Python cannot hold: a time beyond its years, text that is not UTF-8.
@@ -51,6 +52,8 @@ _BYTES_AT_ONCE = 64 * 1024 * 1024
 _AT_A_TIME = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
 UNPACKED = 8
+# What a byte of text takes at most in JSON, and a number, a time or a decimal.
+_LARGEST_CHARACTER, _LARGEST_VALUE = 6, 400
 
 
 def encoder_of(kind: pa.DataType) -> Encoder:
@@ -148,14 +151,31 @@ class ParquetSlice(WholeFile):
         return self.size * UNPACKED
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        for one in self.typed(most_bytes):
+            yield one.lines(pa.array(range(len(one.rows)), pa.int64()))
+
+    def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         number = 0
         self._check()
         for rows in parquet_rows(self.part, self.part, self.options, GONE):
-            columns = [_json(column.combine_chunks()) for column in rows.columns]
-            lines = lines_of_columns(rows.column_names, columns)
-            yield self.with_origin(bounded(lines, most_bytes, partial(row_name, number)))
-            number += len(lines)
+            arrays = [_plain(column.combine_chunks()) for column in rows.columns]
+            yield TypedRows(
+                pa.StructArray.from_arrays(arrays, rows.column_names),
+                self.with_origin({"_value": arrays[0]}).drop_columns("_value"),
+                surely_small(pa.table(arrays, rows.column_names), most_bytes),
+                partial(self._lines, rows, number, most_bytes),
+            )
+            number += len(rows)
         self._check()
+
+    def _lines(self, rows: pa.Table, before: int, most_bytes: int, places: Array) -> pa.Table:
+        """Of the rows at these places, of those that follow `before` others."""
+        taken = rows.take(places)
+        columns = [_json(column.combine_chunks()) for column in taken.columns]
+        lines = lines_of_columns(taken.column_names, columns)
+        names = partial(row_name, before)
+        found = bounded(lines, most_bytes, lambda place: names(places[place].as_py()))
+        return self.with_origin(found)
 
     def _check(self) -> None:
         """Before it is read and after: its footer is read first, its pages later."""
@@ -194,6 +214,28 @@ def _beyond_years(column: Array) -> bool:
     """Is a time outside of the years 1 to 9999, or before 1970, where Arrow rounds otherwise?"""
     years = pc.year(column)
     return bool(pc.any(pc.or_(pc.less(years, 1970), pc.greater(years, 9999))).as_py())
+
+
+def _plain(column: Array) -> Array:
+    """Text of Arrow's other forms, which some writers' files are read as, in the usual one."""
+    others = (pa.types.is_large_string, pa.types.is_string_view)
+    is_other = any(is_one(column.type) for is_one in others)
+    return column.cast(pa.string()) if is_other else column
+
+
+def surely_small(rows: pa.Table, most_bytes: int) -> Any:
+    """Which rows' lines have at most so many bytes, as NumPy's booleans, by what a character and a
+    value of another type take at most; none where a type has no such bound."""
+    sizes = np.full(len(rows), sum(len(json.dumps(name)) + 4 for name in rows.column_names))
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            sizes = sizes + _LARGEST_CHARACTER * lengths + _LARGEST_VALUE
+        elif pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type):
+            sizes = sizes + _LARGEST_VALUE
+        else:
+            return np.zeros(len(rows), np.bool_)
+    return sizes <= most_bytes
 
 
 def parquet_slice(uri: str, facts: FileFacts, options: Options) -> ParquetSlice:

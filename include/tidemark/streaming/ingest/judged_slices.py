@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,7 @@ from tidemark.sources.source import (
     OriginColumn,
     PartUnreadable,
     Slice,
+    TypedRows,
 )
 from tidemark.storage.delta.rows import RecordCounts
 
@@ -89,19 +91,46 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     judge = Judge(by.rules, by.batch_time_ms, by.by_line)
     rows_are_records = by.rules.when is None and by.rules.explode is None
     reader = None if rows_are_records else RecordReader(by.rules)
+    # Rows that have types need no lines, unless these are kept or taken apart, or a try crashed.
+    typed = None
+    if rows_are_records and not by.keeps_lines and not by.by_line:
+        typed = one.typed(by.max_line_bytes)
+    if typed is not None:
+        for rows in typed:
+            yield from _of_typed_rows(by, judge, rows)
+        return
     for piece in one.lines(by.max_line_bytes):
-        lines = piece
-        if ELEMENT in by.origin:
-            no_elements = pa.nulls(len(piece), pa.int32())
-            lines = lines.append_column(ELEMENT.name, no_elements)
-        if REASON in piece.column_names:
-            own = pc.is_valid(piece[REASON])
-            yield _rejected_by_kind(by, lines.filter(own))
-            lines = lines.filter(pc.invert(own))
-        if reader is None:
-            yield _judged(by, judge, lines)
-        else:
-            yield from _of_records(by, judge, reader, lines)
+        yield from _of_piece(by, judge, reader, piece)
+
+
+def _of_typed_rows(by: BatchRules, judge: Judge, given: TypedRows) -> Iterator[JudgedLines]:
+    """Rows that their types say enough of, and the others as lines."""
+    read = judge.typed(given.rows)
+    sure = np.zeros(len(given.rows), np.bool_) if read is None else given.small & ~read.doubtful
+    if read is not None and sure.any():
+        accepted = read.rows.filter(pa.array(sure))
+        where = _where_from(by, given.origin, pa.array(np.flatnonzero(sure)))
+        yield JudgedLines([_side_by_side(accepted, where)], [], len(accepted))
+    if not sure.all():
+        lines = given.lines(pa.array(np.flatnonzero(~sure)))
+        yield from _of_piece(by, judge, None, lines)
+
+
+def _of_piece(
+    by: BatchRules, judge: Judge, reader: RecordReader | None, piece: pa.Table
+) -> Iterator[JudgedLines]:
+    lines = piece
+    if ELEMENT in by.origin:
+        no_elements = pa.nulls(len(piece), pa.int32())
+        lines = lines.append_column(ELEMENT.name, no_elements)
+    if REASON in piece.column_names:
+        own = pc.is_valid(piece[REASON])
+        yield _rejected_by_kind(by, lines.filter(own))
+        lines = lines.filter(pc.invert(own))
+    if reader is None:
+        yield _judged(by, judge, lines)
+    else:
+        yield from _of_records(by, judge, reader, lines)
 
 
 def _of_records(

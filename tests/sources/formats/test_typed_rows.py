@@ -1,0 +1,266 @@
+"""Rows that have types are judged as the lines that they would be."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kit.running import clicks
+from tidemark.judge.judge import Judge
+from tidemark.judge.rules import rules_of
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.sources.formats.parquet import ParquetSlice, parquet_slice
+from tidemark.sources.kinds import row_origin
+from tidemark.storage.files import stat_files
+from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
+
+NOW_MS = 1_780_000_000_000
+UTC_MICROS = pa.timestamp("us", "UTC")
+TEXTS = st.one_of(
+    st.text(max_size=8), st.sampled_from(["NA", " NA ", "\x00", 'a"b\\', "é", "x" * 90])
+)
+TIMES = st.one_of(
+    st.datetimes(datetime(2026, 1, 1), datetime(2026, 5, 1)),
+    st.datetimes(),
+    st.sampled_from(
+        [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59), datetime(1969, 12, 31)]
+    ),
+)
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): TEXTS,
+    pa.large_string(): TEXTS,
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.float64(): st.floats(),
+    pa.float32(): st.floats(width=32),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.one_of(st.dates(), st.sampled_from([date(1, 1, 1), date(9999, 12, 31)])),
+    UTC_MICROS: TIMES,
+    pa.timestamp("us"): TIMES,
+    pa.timestamp("ms", "UTC"): TIMES.map(lambda one: one.replace(microsecond=0)),
+    pa.decimal128(10, 2): st.decimals(-99_999_999, 99_999_999, places=2),
+    pa.decimal128(12, 3): st.decimals(-99_999_999, 99_999_999, places=3),
+    pa.binary(): st.binary(max_size=5),
+    pa.list_(pa.int64()): st.lists(st.integers(0, 5), max_size=2),
+}
+DECLARED = {
+    "string": pa.string(), "long": pa.int64(), "int": pa.int32(), "byte": pa.int8(),
+    "double": pa.float64(), "float": pa.float32(), "boolean": pa.bool_(), "date": pa.date32(),
+    "timestamp": UTC_MICROS, "decimal(10,2)": pa.decimal128(10, 2), "binary": pa.binary(),
+}  # fmt: skip
+ISO_TEXTS = st.one_of(
+    TIMES.map(lambda one: f"{one.isoformat()}Z"),
+    st.sampled_from(["", "2026-03-01", "2026-02-30T00:00:00Z"]),
+)
+EVENT_TIMES: list[tuple[pa.DataType, st.SearchStrategy[Any], dict[str, Any]]] = [
+    (UTC_MICROS, TIMES, {}),
+    (UTC_MICROS, TIMES, {"format": "epoch_millis"}),
+    (pa.timestamp("us"), TIMES, {"zone": "Europe/Vienna"}),
+    (pa.timestamp("ms", "UTC"), VALUES[pa.timestamp("ms", "UTC")], {}),
+    (pa.string(), ISO_TEXTS, {}),
+    (pa.string(), ISO_TEXTS, {"zone": "Europe/Vienna"}),
+    (pa.int64(), st.integers(1_700_000_000, 1_790_000_000), {"format": "epoch_seconds"}),
+]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[dict[str, Any], pa.Table]:
+    """A pipeline's source, and rows that it may read."""
+    columns: dict[str, Any] = {}
+    number = draw(st.integers(1, 12))
+    usual = draw(st.integers(0, 2)) > 0
+    kind, times, written = EVENT_TIMES[0] if usual else draw(st.sampled_from(EVENT_TIMES))
+    maybe = st.none() if draw(st.integers(0, 9)) == 0 else st.nothing()
+    content = {"at": pa.array([draw(st.one_of(maybe, times)) for _ in range(number)], kind)}
+    columns["at"] = "timestamp"
+    for place in range(draw(st.integers(1, 4))):
+        name, declared = f"c{place}", draw(st.sampled_from(list(DECLARED)))
+        entry: dict[str, Any] = {"type": declared}
+        if draw(st.integers(0, 4)) == 0:
+            entry["type"] += " not null"
+        if declared == "string" and draw(st.integers(0, 3)) == 0:
+            entry |= {"nulls": ["NA"], "trim": draw(st.booleans())}
+        columns[name] = entry
+        if draw(st.integers(0, 9)) == 0:
+            continue
+        # Mostly of its own type, as what else there is ends the tier for all rows.
+        source = DECLARED[declared]
+        if draw(st.integers(0, 11)) == 0:
+            source = draw(st.sampled_from(list(VALUES)))
+        values = [draw(st.one_of(st.none(), VALUES[source])) for _ in range(number)]
+        content[name] = pa.array(values, source)
+    if draw(st.integers(0, 5)) == 0:
+        content["more"] = pa.array([draw(TEXTS) for _ in range(number)])
+    source_entries = {
+        "files": "landing/*.parquet",
+        "columns": columns,
+        "event_time": {"column": "at", **written},
+        "unknown_fields": draw(st.sampled_from(["keep", "ignore", "reject"])),
+    }
+    return source_entries, pa.table(content)
+
+
+def judged(folder: Path, source: dict[str, Any], rows: pa.Table, by_line: bool, most: int) -> Any:
+    """Accepted and rejected rows, in the order of what they hold."""
+    file = folder / "rows.parquet"
+    pq.write_table(rows, file)
+    pipeline = pipeline_from_mapping("judged", clicks(source=source, tables=TABLES, keep="60 days"))
+    uri = file.as_uri()
+    facts = stat_files([uri], {})[uri]
+    assert facts is not None
+    rules, origin = rules_of(pipeline), row_origin(pipeline)
+    by = BatchRules(rules, origin, 0, NOW_MS, most, keeps_lines=False, by_line=by_line)
+    found = judge_slices(by, [parquet_slice(uri, facts, {})], sys.maxsize)
+    assert found is not None
+    assert found.read == len(rows)
+    for one in found.accepted:
+        one.validate(full=True)
+    tables = [
+        [row for one in rows for row in one.to_pylist()]
+        for rows in (found.accepted, found.rejected)
+    ]
+    return [sorted(map(repr, table)) for table in tables], found.by_reason
+
+
+TABLES = {"all": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
+
+
+@settings(max_examples=250, suppress_health_check=list(HealthCheck), deadline=None)
+@given(case=cases(), most=st.sampled_from([10_000_000, 3_000]))
+def test_typed_rows_are_judged_as_their_lines_one_by_one(
+    tmp_path: Path, case: tuple[dict[str, Any], pa.Table], most: int
+) -> None:
+    source, rows = case
+    fast = judged(tmp_path, source, rows, by_line=False, most=most)
+    assert fast == judged(tmp_path, source, rows, by_line=True, most=most)
+
+
+PLAIN = {
+    "files": "landing/*.parquet",
+    "columns": {"at": "timestamp", "n": "long", "s": "string"},
+    "event_time": {"column": "at"},
+}
+AT = datetime(2026, 4, 1, tzinfo=UTC)
+
+
+def lines_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows were made into lines, by each call."""
+    made: list[int] = []
+    original = ParquetSlice._lines
+
+    def counted(self: Any, rows: Any, before: int, most: int, places: Any) -> Any:
+        made.append(len(places))
+        return original(self, rows, before, most, places)
+
+    monkeypatch.setattr(ParquetSlice, "_lines", counted)
+    return made
+
+
+def test_lines_are_made_only_of_rows_that_need_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lines_made(monkeypatch)
+    rows = pa.table(
+        {
+            "at": pa.array([AT] * 999 + [None], UTC_MICROS),
+            "n": pa.array(range(1000), pa.int64()),
+            "s": pa.array([f"s{n}" for n in range(1000)]),
+        }
+    )
+    (accepted, rejected), _ = judged(tmp_path, PLAIN, rows, by_line=False, most=10**7)
+    assert (len(accepted), len(rejected), made) == (999, 1, [1])
+    # An unknown field is kept as it would be in a line.
+    made.clear()
+    wide = rows.append_column("more", rows["n"])
+    (accepted, _), _ = judged(tmp_path, PLAIN, wide, by_line=False, most=10**7)
+    assert (len(accepted), made) == (999, [1000])
+    assert "'_extra': '{\"more\":7}'" in "".join(accepted)
+    made.clear()
+    ignoring = {**PLAIN, "unknown_fields": "ignore"}
+    judged(tmp_path, ignoring, wide, by_line=False, most=10**7)
+    assert made == [1]
+
+
+def test_text_that_is_not_utf8_is_one_rows_fault(tmp_path: Path) -> None:
+    texts = pa.array([b"a", b"\xff", b"c"], pa.binary())
+    broken = pa.StringArray.from_buffers(3, *texts.buffers()[1:])
+    rows = pa.table({"at": pa.array([AT] * 3, UTC_MICROS), "n": pa.array([1, 2, 3]), "s": broken})
+    (accepted, rejected), reasons = judged(tmp_path, PLAIN, rows, by_line=False, most=10**7)
+    assert (len(accepted), len(rejected), dict(reasons)) == (2, 1, {"malformed": 1})
+
+
+def test_large_rows_are_told_by_their_numbers(tmp_path: Path) -> None:
+    texts = ["x" * 5_000 if n in (2, 5) else "x" for n in range(7)]
+    rows = pa.table(
+        {"at": pa.array([AT] * 7, UTC_MICROS), "n": pa.array(range(7)), "s": pa.array(texts)}
+    )
+    (_, rejected), reasons = judged(tmp_path, PLAIN, rows, by_line=False, most=4_096)
+    assert dict(reasons) == {"too large": 2}
+    assert [one in "".join(rejected) for one in ("Row 3 has", "Row 6 has", "Row 4 has")] == [
+        True, True, False,
+    ]  # fmt: skip
+    # Also by what no column takes, which no type bounds.
+    lists = pa.array([list(range(2_000))] + [[1]] * 6)
+    ignoring = {**PLAIN, "unknown_fields": "ignore"}
+    small = rows.set_column(2, "s", pa.array(["x"] * 7)).append_column("more", lists)
+    (_, rejected), reasons = judged(tmp_path, ignoring, small, by_line=False, most=4_096)
+    assert dict(reasons) == {"too large": 1}
+    assert "Row 1 has" in rejected[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "values", "reasons"),
+    [
+        ({"type": "string", "nulls": ["NA"]}, pa.array(["NA", "x"]), {}),
+        ({"type": "double"}, pa.array([1.5, float("nan")]), {"malformed": 1}),
+        ({"type": "float"}, pa.array([float("inf"), 2], pa.float32()), {"malformed": 1}),
+        ({"type": "timestamp"}, pa.array(["2026-03-01T00:00:00Z", "soon"]), {"wrong type": 1}),
+        ({"type": "date"}, pa.array(["2026-02-30", "2026-02-28"]), {"wrong type": 1}),
+        ({"type": "long not null"}, pa.array([None, 2], pa.int64()), {"missing field": 1}),
+        ({"type": "long"}, pa.array(["1", "2"]), {"wrong type": 2}),
+        ({"type": "binary"}, pa.array(["AA==", "A"]), {"wrong type": 1}),
+        (
+            {"type": "timestamp"},
+            pa.array([-62_135_596_800_000_001, 0], UTC_MICROS),
+            {"malformed": 1},
+        ),
+    ],
+)
+def test_a_value_that_its_type_does_not_say_enough_of_is_its_lines_to_say(
+    tmp_path: Path, entry: dict[str, Any], values: Any, reasons: dict[str, int]
+) -> None:
+    columns = {**PLAIN["columns"], "v": entry}  # type: ignore[dict-item]
+    rows = pa.table(
+        {"at": pa.array([AT] * 2, UTC_MICROS), "n": pa.array([1, 2]), "s": pa.array(["a", "b"])}
+    ).append_column("v", values)
+    found = judged(tmp_path, {**PLAIN, "columns": columns}, rows, by_line=False, most=10**7)
+    assert dict(found[1]) == reasons
+    assert found == judged(tmp_path, {**PLAIN, "columns": columns}, rows, by_line=True, most=10**7)
+
+
+def test_a_try_after_a_crash_reads_no_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(Judge, "typed", never)
+    rows = pa.table({"at": pa.array([AT], UTC_MICROS), "n": pa.array([1]), "s": pa.array(["a"])})
+    (accepted, _), _ = judged(tmp_path, PLAIN, rows, by_line=True, most=10**7)
+    assert len(accepted) == 1
+    # Digits that a decimal does not have are for its line to say.
+    wide = {**PLAIN, "columns": {**PLAIN["columns"], "d": "decimal(10,2)"}}  # type: ignore[dict-item]
+    more = rows.append_column("d", pa.array([Decimal("1.005")], pa.decimal128(12, 3)))
+    monkeypatch.undo()
+    _, reasons = judged(tmp_path, wide, more, by_line=False, most=10**7)
+    assert dict(reasons) == {"wrong type": 1}
