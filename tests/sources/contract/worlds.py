@@ -149,10 +149,7 @@ class ParquetFiles(Files):
         return [(file.as_uri(),)] * len(rows)
 
     def raw(self, row: Row) -> str:
-        found = as_typed(row)
-        if found["at"]:
-            found["at"] = found["at"].replace("Z", ".000000Z")
-        return json.dumps(found)
+        return json.dumps(as_typed(row))
 
 
 class AvroFiles(Files):

@@ -31,7 +31,7 @@ TIME = pa.timestamp("us", "UTC")
 def lines(uri: str, offset: Offset | None = None) -> list[str]:
     table = open_table(uri, {})
     return [
-        line.decode()
+        line.decode(errors="replace")
         for part, file in files_of(table, offset or first_offset(table, "earliest"))
         for piece in slice_of(table, part, file).lines(10**9)
         for line in piece["_value"].to_pylist()

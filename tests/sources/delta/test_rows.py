@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,13 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.sources.delta.slices import DeltaSlice, lines_of
+from tests.kit.running import clicks
+from tidemark.judge.rules import rules_of
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.sources.delta.slices import DeltaSlice
+from tidemark.sources.formats import parquet
+from tidemark.sources.formats.parquet import lines_of
+from tidemark.sources.kinds import row_origin
+from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
 
 EAST = timezone(timedelta(hours=5, minutes=30))
 
 
 def line(kind: pa.DataType, value: object) -> str:
-    (found,) = lines_of(pa.table({"v": pa.array([value], kind)}), {})
+    (found,) = lines_of(pa.table({"v": pa.array([value], kind)})).to_pylist()
     return found.decode()
 
 
@@ -53,7 +61,7 @@ def test_each_type_has_its_json() -> None:
 
 def test_fields_of_the_partition_follow_those_of_the_file() -> None:
     rows = pa.table({"a": [1, 2]})
-    assert lines_of(rows, {"day": '"2026-07-01"'}) == [
+    assert lines_of(rows, {"day": '"2026-07-01"'}).to_pylist() == [
         b'{"a": 1, "day": "2026-07-01"}',
         b'{"a": 2, "day": "2026-07-01"}',
     ]
@@ -71,7 +79,7 @@ values = st.fixed_dictionaries(
 @given(st.lists(values, max_size=5))
 def test_json_gives_the_values_back(rows: list[dict[str, object]]) -> None:
     schema = pa.schema({"a": pa.string(), "b": pa.float64(), "c": pa.int64()})
-    lines = lines_of(pa.Table.from_pylist(rows, schema), {})
+    lines = lines_of(pa.Table.from_pylist(rows, schema)).to_pylist()
     assert [json.loads(one) for one in lines] == rows
 
 
@@ -111,3 +119,41 @@ def test_large_rows_are_read_few_at_a_time(tmp_path: Path) -> None:
     rows = [row for piece in whole.lines(2_000_010) for row in piece.to_pylist()]
     assert [row["_row"] for row in rows if row.get("_reason") == "too large"] == [*range(10, 100)]
     assert rows[99]["_value"] == f'{{"v": "99{text}'.encode()[:4095]
+
+
+def test_rows_of_a_table_need_no_lines_where_their_types_say_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table without partitions: what these say is JSON."""
+    made: list[int] = []
+    original = parquet.lines_of
+
+    def counted(rows: pa.Table, *more: Any) -> Any:
+        made.append(len(rows))
+        return original(rows, *more)
+
+    monkeypatch.setattr(parquet, "lines_of", counted)
+    content = {**clicks()["source"], "delta": {"table": "t"}}
+    del content["files"]
+    pipeline = pipeline_from_mapping("judged", clicks(source=content))
+    at = pa.array([0, 1, None], pa.timestamp("us", "UTC"))
+    rows = pa.table({"at": at, "key": ["a", "b", "c"], "amount": [1, 2, 3]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    pq.write_table(rows.drop_columns("key"), tmp_path / "b.parquet")
+    by = BatchRules(
+        rules_of(pipeline), row_origin(pipeline), 0, 1, 10**7, keeps_lines=False, by_line=False
+    )
+    found = []
+    for name, partition in (("a", {}), ("b", {"key": '"k"'})):
+        uri = (tmp_path / f"{name}.parquet").as_uri()
+        one = DeltaSlice(f"1/{name}", 1, name, uri, 100, partition, {})
+        judged = judge_slices(by, [one], 10**9)
+        assert judged is not None
+        (accepted,) = [piece for piece in judged.accepted if len(piece)]
+        found.append(accepted.select(["key", "amount", "_file", "_row"]).to_pylist())
+        assert judged.by_reason == {"missing field": 1}
+    assert found == [
+        [{"key": key, "amount": n + 1, "_file": "a", "_row": n} for n, key in enumerate("ab")],
+        [{"key": "k", "amount": n + 1, "_file": "b", "_row": n} for n in range(2)],
+    ]
+    assert made == [1, 3]

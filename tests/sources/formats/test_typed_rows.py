@@ -18,7 +18,8 @@ from tests.kit.running import clicks
 from tidemark.judge.judge import Judge
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.sources.formats.parquet import ParquetSlice, parquet_slice
+from tidemark.sources.formats import parquet
+from tidemark.sources.formats.parquet import parquet_slice
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import stat_files
 from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
@@ -156,13 +157,13 @@ AT = datetime(2026, 4, 1, tzinfo=UTC)
 def lines_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows were made into lines, by each call."""
     made: list[int] = []
-    original = ParquetSlice._lines
+    original = parquet.lines_of_columns
 
-    def counted(self: Any, rows: Any, before: int, most: int, places: Any) -> Any:
-        made.append(len(places))
-        return original(self, rows, before, most, places)
+    def counted(names: Any, values: Any) -> Any:
+        made.append(len(values[0]))
+        return original(names, values)
 
-    monkeypatch.setattr(ParquetSlice, "_lines", counted)
+    monkeypatch.setattr(parquet, "lines_of_columns", counted)
     return made
 
 

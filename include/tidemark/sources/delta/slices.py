@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidemark.sources.formats.parquet import UNPACKED, lines_of, parquet_rows
-from tidemark.sources.large_lines import bounded
-from tidemark.sources.source import Slice
+from tidemark.sources.formats.parquet import UNPACKED, all_lines, parquet_rows, typed_rows
+from tidemark.sources.source import Slice, TypedRows
 from tidemark.storage.files import Options
 
 
@@ -37,19 +36,21 @@ class DeltaSlice(Slice):
         return self.bytes * UNPACKED
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        return all_lines(self.typed(most_bytes))
+
+    def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         row = 0
         for given in parquet_rows(self.part, self.uri, self.options, "The file is gone"):
             rows = given if self.most is None else given.slice(0, self.most - row)
-            lines = pa.array(lines_of(rows, dict(self.partition)), pa.binary())
-            number = len(lines)
-            yield pa.table(
+            number = len(rows)
+            origin = pa.table(
                 {
-                    **bounded(lines, most_bytes, lambda _: "The row as JSON"),
                     "_version": pa.repeat(pa.scalar(self.version, pa.int64()), number),
                     "_file": pa.repeat(pa.scalar(self.path, pa.string()), number),
                     "_row": pa.array(range(row, row + number), pa.int64()),
                 }
             )
+            yield typed_rows(rows, origin, most_bytes, lambda _: "The row as JSON", self.partition)
             row += number
             if row == self.most:
                 return

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -89,19 +90,42 @@ def _encoder(kind: pa.DataType) -> Encoder:
     raise pa.ArrowNotImplementedError(f"a column of type {kind} has no JSON")
 
 
-def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
-    """A line for each row. `partition`: further fields of all of them, by name, as JSON; Spark
-    writes these to the file too, and what the log says of them counts."""
-    rows = given.drop_columns([name for name in partition if name in given.column_names])
-    columns = [
-        [f"{json.dumps(name, ensure_ascii=False)}: " for name in rows.column_names],
-        [_texts(column, encoder_of(column.type)) for column in rows.columns],
-    ]
-    shared = [f"{json.dumps(name, ensure_ascii=False)}: {one}" for name, one in partition.items()]
-    texts = [[name + value for value in values] for name, values in zip(*columns, strict=True)]
-    if not texts:
-        return [f"{{{', '.join(shared)}}}".encode()] * len(rows)
-    return [f"{{{', '.join([*fields, *shared])}}}".encode() for fields in zip(*texts, strict=True)]
+def lines_of(rows: pa.Table, partition: Mapping[str, str] = MappingProxyType({})) -> Array:
+    """A line (binary) of each row. `partition`: further fields of all, by name, as JSON."""
+    columns = [_json(column.combine_chunks()) for column in rows.columns]
+    shared = [pa.repeat(pa.scalar(value), len(rows)) for value in partition.values()]
+    return lines_of_columns([*rows.column_names, *partition], [*columns, *shared])
+
+
+def typed_rows(
+    given: pa.Table,
+    origin: pa.Table,
+    most_bytes: int,
+    name: Callable[[int], str],
+    partition: Mapping[str, str] = MappingProxyType({}),
+) -> TypedRows:
+    """Rows with their types, and the lines that they would be; `name` is what a row is called by
+    its place. Spark writes the columns of a partition to the file too, and what the log says of
+    them counts."""
+    rows = given.drop_columns([one for one in partition if one in given.column_names])
+    arrays = [_plain(column.combine_chunks()) for column in rows.columns]
+    plain = pa.table(arrays, rows.column_names)
+
+    def lines(places: Array) -> pa.Table:
+        try:
+            found = lines_of(plain.take(places), partition)
+        except pa.ArrowNotImplementedError:
+            # Of nested columns in some of Arrow's forms, which it makes lines of.
+            found = lines_of(plain, partition).take(places)
+        columns = bounded(found, most_bytes, lambda place: name(places[place].as_py()))
+        whence = origin.take(places)
+        for column in columns:
+            whence = whence.append_column(column, columns[column])
+        return whence
+
+    small = surely_small(plain, most_bytes) if not partition else np.zeros(len(rows), np.bool_)
+    structs = pa.StructArray.from_arrays(arrays, rows.column_names)
+    return TypedRows(structs, origin, small, lines)
 
 
 def _object(fields: Any) -> str:
@@ -151,31 +175,17 @@ class ParquetSlice(WholeFile):
         return self.size * UNPACKED
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
-        for one in self.typed(most_bytes):
-            yield one.lines(pa.array(range(len(one.rows)), pa.int64()))
+        return all_lines(self.typed(most_bytes))
 
     def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         number = 0
         self._check()
         for rows in parquet_rows(self.part, self.part, self.options, GONE):
-            arrays = [_plain(column.combine_chunks()) for column in rows.columns]
-            yield TypedRows(
-                pa.StructArray.from_arrays(arrays, rows.column_names),
-                self.with_origin({"_value": arrays[0]}).drop_columns("_value"),
-                surely_small(pa.table(arrays, rows.column_names), most_bytes),
-                partial(self._lines, rows, number, most_bytes),
-            )
+            first = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
+            file = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
+            yield typed_rows(rows, pa.table({"_file": file}), most_bytes, partial(row_name, number))
             number += len(rows)
         self._check()
-
-    def _lines(self, rows: pa.Table, before: int, most_bytes: int, places: Array) -> pa.Table:
-        """Of the rows at these places, of those that follow `before` others."""
-        taken = rows.take(places)
-        columns = [_json(column.combine_chunks()) for column in taken.columns]
-        lines = lines_of_columns(taken.column_names, columns)
-        names = partial(row_name, before)
-        found = bounded(lines, most_bytes, lambda place: names(places[place].as_py()))
-        return self.with_origin(found)
 
     def _check(self) -> None:
         """Before it is read and after: its footer is read first, its pages later."""
@@ -204,8 +214,9 @@ def _json(column: Array) -> Array:
     if pa.types.is_date32(kind) and not _beyond_years(column):
         return pc.coalesce(quoted(column.cast(pa.string())), NULL)
     if kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")) and not _beyond_years(column):
-        # Arrow writes `2026-07-01 10:00:00.123456Z`.
+        # Arrow writes `2026-07-01 10:00:00.123456Z`, and digits that are all 0.
         texts = pc.replace_substring(column.cast(pa.string()), " ", "T")
+        texts = pc.replace_substring(texts, ".000000", "")
         return pc.coalesce(quoted(texts), NULL)
     return pa.array(_texts(pa.chunked_array([column]), encoder_of(kind)), pa.string())
 
@@ -217,10 +228,19 @@ def _beyond_years(column: Array) -> bool:
 
 
 def _plain(column: Array) -> Array:
-    """Text of Arrow's other forms, which some writers' files are read as, in the usual one."""
-    others = (pa.types.is_large_string, pa.types.is_string_view)
-    is_other = any(is_one(column.type) for is_one in others)
-    return column.cast(pa.string()) if is_other else column
+    """Text and bytes of Arrow's other forms, as which some writers' files are read, in the usual
+    one."""
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(column.type) or pa.types.is_binary_view(column.type):
+        return column.cast(pa.binary())
+    return column
+
+
+def all_lines(typed: Iterator[TypedRows]) -> Iterator[pa.Table]:
+    """A line of each row."""
+    for one in typed:
+        yield one.lines(pa.array(range(len(one.rows)), pa.int64()))
 
 
 def surely_small(rows: pa.Table, most_bytes: int) -> Any:
