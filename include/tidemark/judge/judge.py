@@ -79,12 +79,13 @@ class Judge:
             start += len(places)
         return rows.judged()
 
-    def typed(self, rows: Array) -> BlockRows | None:
+    def typed(self, rows: Array, are_texts: bool = False) -> BlockRows | None:
         """What rows (structs of the source's own types) come to without their lines: accepted ones
         in `Rules.accepted_schema`, and which of them have to be judged as lines. None: all of
-        them."""
+        them. `are_texts`: a text may stand for a number or boolean."""
         if rows.type not in self._typed:
-            self._typed[rows.type] = typed_reader(self._rules, self._limits, rows.type)
+            found = typed_reader(self._rules, self._limits, rows.type, are_texts)
+            self._typed[rows.type] = found
         reader = self._typed[rows.type]
         read = None if reader is None else reader.read(rows)
         return None if read is None else replace(read, rows=_with_date(self._rules, read.rows))

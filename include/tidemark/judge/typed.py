@@ -17,7 +17,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import BlockRows
 from tidemark.judge.event_time import ISO
-from tidemark.judge.fast_forms import FastForm, SimpleForm, event_time_form, simple_form
+from tidemark.judge.fast_forms import SimpleForm, event_time_form, simple_form
 from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import TIMESTAMP, ColumnRule, Rules
@@ -31,7 +31,7 @@ class TypedReader:
 
     rules: Rules
     limits: TimeLimits
-    forms: dict[str, FastForm]
+    forms: dict[str, SimpleForm]
 
     def read(self, rows: Array) -> BlockRows | None:
         """Rows (a struct each) in the declared columns and `_extra`; None where not all of their
@@ -63,11 +63,12 @@ class TypedReader:
         if pa.types.is_string(array.type):
             array.validate(full=True)
             form, doubts = self.forms[column.name], []
-            if isinstance(form, SimpleForm) and form.text is not None:
-                fits = pc.match_substring_regex(array, f"^(?:{form.text})$")
+            text = _BOOLEANS if form.read_as == pa.bool_() else form.text
+            if text is not None:
+                fits = pc.match_substring_regex(array, f"^(?:{text})$")
                 doubts.append(pc.invert(fits))
                 array = pc.if_else(fits, array, pa.scalar(None, pa.string()))
-            converted, more = form.convert(array)
+            converted, more = form.convert(array.cast(form.read_as))
             return converted, doubts if more is None else [*doubts, more]
         if pa.types.is_timestamp(array.type) or pa.types.is_floating(array.type):
             converted, more = self.forms[column.name].convert(array)
@@ -78,16 +79,21 @@ class TypedReader:
         return array, []
 
 
-def typed_reader(rules: Rules, limits: TimeLimits, schema: pa.StructType) -> TypedReader | None:
-    """For rows of a struct type; None where lines tell more than it: a field that is no column and
-    is kept or rejected, one that stands twice, or a type that is not its column's."""
+def typed_reader(
+    rules: Rules, limits: TimeLimits, schema: pa.StructType, are_texts: bool = False
+) -> TypedReader | None:
+    """For rows of a struct type; `are_texts`: a text may stand for a number or boolean.
+
+    None where lines tell more than it: a field that is no column and is kept or rejected, one that
+    stands twice, or a type that is not its column's.
+    """
     kinds: dict[str, pa.DataType] = {field.name: field.type for field in schema}
     named = {column.path[0] for column in rules.columns}
     if len(kinds) < schema.num_fields or any(len(one.path) > 1 for one in rules.columns):
         return None
     if rules.unknown_fields != "ignore" and not kinds.keys() <= named:
         return None
-    forms: dict[str, FastForm] = {}
+    forms: dict[str, SimpleForm] = {}
     for column in rules.columns:
         if not isinstance(column.kind, SimpleKind | DecimalKind):
             return None
@@ -95,7 +101,9 @@ def typed_reader(rules: Rules, limits: TimeLimits, schema: pa.StructType) -> Typ
         kind = kinds.get(column.path[0], arrow_type(column.kind))
         form = event_time_form(rules.event_time) if is_time else simple_form(column.kind)
         if pa.types.is_string(kind):
-            if form.read_as != pa.string() or column.has_texts or column.kind == _BINARY:
+            if form.read_as != pa.string() and not are_texts:
+                return None
+            if form.read_as == pa.string() and (column.has_texts or column.kind == _BINARY):
                 return None
         elif kind != arrow_type(column.kind) or (is_time and rules.event_time.format != ISO):
             return None
@@ -106,3 +114,4 @@ def typed_reader(rules: Rules, limits: TimeLimits, schema: pa.StructType) -> Typ
 
 
 _BINARY = SimpleKind("binary")
+_BOOLEANS = "true|false"

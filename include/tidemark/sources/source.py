@@ -149,14 +149,16 @@ class PartUnreadable(Exception):
 class TypedRows:
     """Rows that have types, in their order: a struct each (`rows`), and the origin's columns.
 
-    `lines` makes lines of those at some places, in the columns of `Slice.lines`. `small`: which of
-    these would surely be small enough, as NumPy's booleans.
+    `lines` makes lines of those at some places, in the columns of `Slice.lines`. `small`: of which
+    the types may be asked at all, as their lines would surely be small enough, as NumPy's booleans.
+    `are_texts`: a text stands for a number or boolean where its column is of these.
     """
 
     rows: pa.Array[Any]
     origin: pa.Table
     small: Any
     lines: Callable[[pa.Array[Any]], pa.Table]
+    are_texts: bool = False
 
 
 class Slice(ABC):
@@ -268,10 +270,10 @@ class SourceHandle(ABC):
     def unread_bytes(self, ingest: Checkpoint) -> int:
         """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
 
-    @abstractmethod
     def batches_ahead(self, ingest: Checkpoint) -> int:
-        """About how many batches the limits of the pipeline make of what is unread. Raises what it
-        meets."""
+        """About how many batches the limits of the pipeline make of what is unread: one, where the
+        kind knows of none. Raises what it meets."""
+        return 1
 
     @abstractmethod
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:

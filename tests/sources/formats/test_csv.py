@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -246,8 +247,10 @@ def test_a_file_of_many_columns_is_read(columns: int) -> None:
 
 def read(chunks: Sequence[bytes], form: CsvForm) -> Told:
     found: Told = []
-    for columns in _RecordReader("part", form, MOST).columns(iter(chunks)):
-        told_why = columns[DETAIL].to_pylist()
+    for piece in _RecordReader("part", form, MOST).pieces(iter(chunks)):
+        columns = piece.lines(pa.array(range(len(piece.rows)), pa.int64()))
+        number = len(piece.rows)
+        told_why = columns[DETAIL].to_pylist() if DETAIL in columns else [None] * number
         for value, why in zip(columns[AS_READ].to_pylist(), told_why, strict=True):
             found.append((why or "row", value if why else json.loads(value)))
     return found

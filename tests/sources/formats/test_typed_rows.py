@@ -18,8 +18,9 @@ from tests.kit.running import clicks
 from tidemark.judge.judge import Judge
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import FilesSource
 from tidemark.sources.formats import parquet
-from tidemark.sources.formats.parquet import parquet_slice
+from tidemark.sources.formats.formats import slices_of
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import stat_files
 from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
@@ -115,15 +116,20 @@ def judged(folder: Path, source: dict[str, Any], rows: pa.Table, by_line: bool, 
     """Accepted and rejected rows, in the order of what they hold."""
     file = folder / "rows.parquet"
     pq.write_table(rows, file)
+    return judged_file(file, source, by_line, most)
+
+
+def judged_file(file: Path, source: dict[str, Any], by_line: bool, most: int) -> Any:
     pipeline = pipeline_from_mapping("judged", clicks(source=source, tables=TABLES, keep="60 days"))
     uri = file.as_uri()
     facts = stat_files([uri], {})[uri]
     assert facts is not None
     rules, origin = rules_of(pipeline), row_origin(pipeline)
     by = BatchRules(rules, origin, 0, NOW_MS, most, keeps_lines=False, by_line=by_line)
-    found = judge_slices(by, [parquet_slice(uri, facts, {})], sys.maxsize)
+    assert isinstance(pipeline.source, FilesSource)
+    found = judge_slices(by, slices_of(pipeline.source, {uri: facts}, {}), sys.maxsize)
     assert found is not None
-    assert found.read == len(rows)
+    assert found.read == sum(map(len, (*found.accepted, *found.rejected)))
     for one in found.accepted:
         one.validate(full=True)
     tables = [
@@ -144,6 +150,109 @@ def test_typed_rows_are_judged_as_their_lines_one_by_one(
     source, rows = case
     fast = judged(tmp_path, source, rows, by_line=False, most=most)
     assert fast == judged(tmp_path, source, rows, by_line=True, most=most)
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        [
+            *(
+                "",
+                '""',
+                "5",
+                "05",
+                "-0",
+                "1.5",
+                "1.505",
+                "1e3",
+                "1e999",
+                "NaN",
+                " 5",
+                "0x1F",
+                '"7"',
+            ),
+            *("true", "TRUE", '"true"', "NA", "abc", '"a,""b"', "é", "2026-03-01", "x" * 200),
+            *("99999999999999999999", "2026-03-01T00:00:00Z", "9007199254740993", "3000000000"),
+        ]
+    ),
+    st.integers(-300, 300).map(str),
+)
+EVENTS = st.sampled_from(
+    ["2026-04-01T00:00:00Z", "2026-04-01T00:00:00.123456+02:00", "2026-04-02T00:00:00Z", "", "soon"]
+)
+
+
+@st.composite
+def csv_cases(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
+    """A pipeline's source, and a file that it may read."""
+    names = [f"c{place}" for place in range(draw(st.integers(1, 4)))]
+    columns: dict[str, Any] = {"at": "timestamp"}
+    for name in names:
+        columns[name] = {
+            "type": draw(st.sampled_from([one for one in DECLARED if one != "binary"]))
+        }
+        if draw(st.integers(0, 5)) == 0:
+            columns[name] |= {"nulls": ["NA"], "trim": True}
+    form: dict[str, Any] = {"decimal": ","} if draw(st.integers(0, 9)) == 0 else {}
+    if form:
+        form["delimiter"] = ";"
+    lines = [[draw(EVENTS), *(draw(CELLS) for _ in names)] for _ in range(draw(st.integers(1, 8)))]
+    if draw(st.integers(0, 5)) == 0:
+        lines[-1].append("more")
+    delimiter = form.get("delimiter", ",")
+    text = "".join(delimiter.join(one) + "\n" for one in [["at", *names], *lines])
+    source = {
+        "files": "landing/*.csv",
+        "format": {"csv": form} if form else "csv",
+        "columns": columns,
+        "event_time": {"column": "at"},
+        "unknown_fields": draw(st.sampled_from(["keep", "ignore"])),
+    }
+    return source, text
+
+
+@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
+@given(case=csv_cases(), most=st.sampled_from([10_000_000, 300]))
+def test_records_of_csv_are_judged_as_their_lines_one_by_one(
+    tmp_path: Path, case: tuple[dict[str, Any], str], most: int
+) -> None:
+    source, text = case
+    file = tmp_path / "rows.csv"
+    file.write_text(text)
+    fast = judged_file(file, source, by_line=False, most=most)
+    assert fast == judged_file(file, source, by_line=True, most=most)
+
+
+@pytest.mark.parametrize(
+    ("declared", "cells", "form", "accepted"),
+    [
+        ("boolean", ["TRUE", "1", "true"], {}, 1),
+        ("long", ["05", "+5", "0x1F", "5"], {}, 1),
+        ("double", [".5", "5.", "1e3", "inf"], {}, 1),
+        ("decimal(10,2)", ["1.505", "1e1", "1.5"], {}, 2),
+        ("float", ["1e999", "1.5"], {}, 1),
+        ("double", ["1,5", "1.5", "2"], {"decimal": ",", "delimiter": ";"}, 2),
+    ],
+)
+def test_what_arrow_reads_leniently_is_refused_to_it(
+    tmp_path: Path, declared: str, cells: list[str], form: dict[str, str], accepted: int
+) -> None:
+    delimiter = form.get("delimiter", ",")
+    lines = [f"2026-04-01T00:00:00Z{delimiter}{cell}\n" for cell in cells]
+    source = {
+        "files": "landing/*.csv",
+        "format": {"csv": form},
+        "columns": {"at": "timestamp", "v": declared},
+        "event_time": {"column": "at"},
+    }
+    file = tmp_path / "rows.csv"
+    # Each by itself too, where no other one makes Arrow refuse all of them.
+    counts = []
+    for chosen in [lines, *([line] for line in lines)]:
+        file.write_text(f"at{delimiter}v\n" + "".join(chosen))
+        found = judged_file(file, source, by_line=False, most=10**7)
+        assert found == judged_file(file, source, by_line=True, most=10**7)
+        counts.append(len(found[0][0]))
+    assert counts[0] == sum(counts[1:]) == accepted
 
 
 PLAIN = {

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidemark.sources.formats.parquet import UNPACKED, all_lines, parquet_rows, typed_rows
+from tidemark.sources.formats.parquet import UNPACKED, parquet_rows, typed_rows
+from tidemark.sources.formats.whole_files import all_lines
 from tidemark.sources.source import Slice, TypedRows
 from tidemark.storage.files import Options
 

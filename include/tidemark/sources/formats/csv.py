@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
@@ -29,9 +30,9 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
-from tidemark.sources.formats.whole_files import BadRecord, WholeFile
+from tidemark.sources.formats.whole_files import BadRecord, WholeFile, all_lines
 from tidemark.sources.large_lines import LargeLine, bounded
-from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, TypedRows
 from tidemark.storage.files import FileFacts, Options
 
 _TEXT = "text"
@@ -49,14 +50,27 @@ class CsvSlice(WholeFile):
     def names(self, most_bytes: int) -> tuple[str, ...]:
         """The names of its fields; none where it has no record. Raises as `lines`."""
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for _ in reader.columns(self.text(self.form.encoding)):
+        for _ in reader.pieces(self.text(self.form.encoding)):
             break
         return reader.names or ()
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        return all_lines(self.typed(most_bytes))
+
+    def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for columns in reader.columns(self.text(self.form.encoding)):
-            yield self.with_origin(columns)
+        for piece in reader.pieces(self.text(self.form.encoding)):
+            number = len(piece.rows)
+            first = pa.repeat(pa.scalar(0, pa.int32()), number)
+            origin = pa.table(
+                {"_file": pa.DictionaryArray.from_arrays(first, pa.array([self.part]))}
+            )
+            # With another point a text is no number yet.
+            ask = np.full(number, piece.are_proven and self.form.decimal == ".")
+            yield TypedRows(piece.rows, origin, ask, partial(self._lines, piece), are_texts=True)
+
+    def _lines(self, piece: _Piece, places: Array) -> pa.Table:
+        return self.with_origin(piece.lines(places))
 
 
 def header_of(names: Sequence[str], form: CsvForm) -> str:
@@ -74,15 +88,25 @@ def csv_slice(uri: str, facts: FileFacts, options: Options, form: CsvForm) -> Cs
     return CsvSlice(uri, facts.size, epoch_ms(facts.modified), dict(options), form)
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Records: a struct of texts each, where all are proven, and a function that makes lines of
+    those at some places, in the columns of `Slice.lines` but the origin's."""
+
+    rows: Array
+    lines: Callable[[Array], Mapping[str, Array]]
+    are_proven: bool = True
+
+
 class _RecordReader:
-    """The lines of one file, in the columns of `Slice.lines`."""
+    """The records of one file."""
 
     def __init__(self, part: str, form: CsvForm, most: int) -> None:
         self.part, self.form, self.most = part, form, most
         self.names: tuple[str, ...] | None = None if form.header else form.names
         self.number = 0
 
-    def columns(self, chunks: Iterator[bytes]) -> Iterator[Mapping[str, Array]]:
+    def pieces(self, chunks: Iterator[bytes]) -> Iterator[_Piece]:
         for piece in records(chunks, self.form, self.most):
             if self.names is None:
                 rest = self._after_header(piece)
@@ -91,9 +115,9 @@ class _RecordReader:
                 piece = rest
             self.number += 1 if isinstance(piece, BadRecord | LargeLine) else len(piece)
             if isinstance(piece, LargeLine):
-                yield piece.columns(f"Record {self.number:,}", self.most)
+                yield _as_lines(piece.columns(f"Record {self.number:,}", self.most))
             elif isinstance(piece, BadRecord):
-                yield piece.columns()
+                yield _as_lines(piece.columns())
             elif len(piece):
                 yield self._read(piece)
 
@@ -117,28 +141,46 @@ class _RecordReader:
         self.names = tuple(names)
         return piece.slice(1)
 
-    def _read(self, lines: Array) -> Mapping[str, Array]:
+    def _read(self, lines: Array) -> _Piece:
         before = self.number - len(lines)
         held = dict(bounded(lines, self.most, lambda n: f"Record {before + n + 1:,}"))
+        proven = self._proven(lines)
+        if REASON not in held and pc.all(proven).as_py():
+            columns = self._by_arrow(lines)
+            if columns is not None:
+                names = self.names or ()
+                rows = pa.StructArray.from_arrays(columns, list(names))
+                return _Piece(rows, partial(self._lines_of_proven, lines, columns))
         reasons = held.get(REASON, pa.nulls(len(lines), pa.string()))
         details = held.get(DETAIL, pa.nulls(len(lines), pa.string()))
-        as_read, why = self._as_json(lines)
+        as_read, why = self._as_json(lines, proven)
         bad = pc.and_(pc.is_valid(why), pc.is_null(reasons))
-        return {
-            "_value": held["_value"],
-            AS_READ: as_read,
-            REASON: pc.if_else(bad, pa.scalar(MALFORMED), reasons),
-            DETAIL: pc.if_else(bad, why, details),
-        }
+        return _as_lines(
+            {
+                "_value": held["_value"],
+                AS_READ: as_read,
+                REASON: pc.if_else(bad, pa.scalar(MALFORMED), reasons),
+                DETAIL: pc.if_else(bad, why, details),
+            }
+        )
 
-    def _as_json(self, lines: Array) -> tuple[Array, Array]:
+    def _lines_of_proven(
+        self, lines: Array, columns: Sequence[Array], places: Array
+    ) -> Mapping[str, Array]:
+        taken = [column.take(places) for column in columns]
+        return {"_value": lines.take(places), AS_READ: self._json_of_columns(taken)}
+
+    def _json_of_columns(self, columns: Sequence[Array]) -> Array:
+        names, form = self.names or (), self.form
+        kinds = zip(columns, _kinds(names, form), strict=True)
+        return lines_of_columns(names, [_values(one, kind, form) for one, kind in kinds])
+
+    def _as_json(self, lines: Array, proven: Array) -> tuple[Array, Array]:
         """Each record as a JSON line; and why one is none."""
-        proven = self._proven(lines)
-        fast = self._by_arrow(lines.filter(proven))
-        if fast is not None and len(fast) == len(lines):
-            return fast, pa.nulls(len(lines), pa.string())
-        many: Iterator[bytes] = iter([] if fast is None else fast.to_pylist())
-        is_fast = [False] * len(lines) if fast is None else proven.to_pylist()
+        columns = self._by_arrow(lines.filter(proven))
+        fast = [] if columns is None else self._json_of_columns(columns).to_pylist()
+        many: Iterator[bytes] = iter(fast)
+        is_fast = [False] * len(lines) if columns is None else proven.to_pylist()
         found: list[bytes] = []
         why: list[str | None] = []
         for one, line in zip(is_fast, lines.to_pylist(), strict=True):
@@ -190,11 +232,11 @@ class _RecordReader:
         matches = pc.match_substring_regex(texts, self._pattern)
         return pc.and_(matches, pc.greater(pc.binary_length(lines), 0))
 
-    def _by_arrow(self, lines: Array) -> Array | None:
-        """Proven records as JSON lines; None where Arrow sees other rows than these."""
+    def _by_arrow(self, lines: Array) -> list[Array] | None:
+        """The texts of proven records, by column; None where Arrow sees other rows than these."""
         names, form = self.names or (), self.form
         if not len(lines):
-            return pa.array([], pa.binary())
+            return None
         whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
         data = pc.binary_join(whole, b"\n")[0].as_py() + b"\n"
         keys = [str(place) for place in range(len(names))]
@@ -218,9 +260,14 @@ class _RecordReader:
         )
         if len(rows) != len(lines):
             return None
-        columns = [column.combine_chunks() for column in rows.columns]
-        kinds = zip(columns, _kinds(names, form), strict=True)
-        return lines_of_columns(names, [_values(one, kind, form) for one, kind in kinds])
+        return [column.combine_chunks() for column in rows.columns]
+
+
+def _as_lines(columns: Mapping[str, Array]) -> _Piece:
+    """Records that are lines alone."""
+    nothing = pa.nulls(len(columns["_value"]))
+    taken = lambda places: {name: one.take(places) for name, one in columns.items()}  # noqa: E731
+    return _Piece(nothing, taken, are_proven=False)
 
 
 def json_of(names: Sequence[str], fields: Fields, form: CsvForm) -> str:

@@ -28,7 +28,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.files.slices import changed_while_read
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
-from tidemark.sources.formats.whole_files import GONE, WholeFile, row_name
+from tidemark.sources.formats.whole_files import GONE, WholeFile, all_lines, row_name
 from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable, TypedRows
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
@@ -235,12 +235,6 @@ def _plain(column: Array) -> Array:
     if pa.types.is_large_binary(column.type) or pa.types.is_binary_view(column.type):
         return column.cast(pa.binary())
     return column
-
-
-def all_lines(typed: Iterator[TypedRows]) -> Iterator[pa.Table]:
-    """A line of each row."""
-    for one in typed:
-        yield one.lines(pa.array(range(len(one.rows)), pa.int64()))
 
 
 def surely_small(rows: pa.Table, most_bytes: int) -> Any:

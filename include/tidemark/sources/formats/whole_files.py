@@ -15,7 +15,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
 from tidemark.sources.files.slices import changed_while_read, why_unreadable
 from tidemark.sources.large_lines import LargeLine
-from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice, TypedRows
 from tidemark.storage.files import FileMissing, Options, open_file
 
 GONE = "It was gone between listing and reading"
@@ -113,3 +113,9 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     for chunk in chunks:
         yield decoder.decode(chunk).encode()
     yield decoder.decode(b"", final=True).encode()
+
+
+def all_lines(typed: Iterator[TypedRows]) -> Iterator[pa.Table]:
+    """A line of each row."""
+    for one in typed:
+        yield one.lines(pa.array(range(len(one.rows)), pa.int64()))

@@ -105,7 +105,7 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
 
 def _of_typed_rows(by: BatchRules, judge: Judge, given: TypedRows) -> Iterator[JudgedLines]:
     """Rows that their types say enough of, and the others as lines."""
-    read = judge.typed(given.rows)
+    read = judge.typed(given.rows, given.are_texts) if given.small.any() else None
     sure = np.zeros(len(given.rows), np.bool_) if read is None else given.small & ~read.doubtful
     if read is not None and sure.any():
         accepted = read.rows.filter(pa.array(sure))
