@@ -171,7 +171,7 @@ def test_rows_per_run_are_held_to_the_mean_of_the_last_runs_that_read_any(
 ) -> None:
     held = Held(tmp_path, [], [{"warn": {"rows_per_run": rule}}])
     for hours, read in enumerate((40, 0, 60, 0, 0, 800)):
-        told = {"rows": Rows(read=read), "held": False}
+        told = {"rows": Rows(read=read, accepted=read), "held": False}
         before = held.run(run_id=f"{hours}", began=at(11) - timedelta(hours=hours), told=told)
         record_run(held.place.warehouse.runs, before)
     found = verdict_of(held.gated(held.run()), "rows_per_run")

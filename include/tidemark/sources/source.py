@@ -176,8 +176,8 @@ class Slice(ABC):
         """About how many bytes its lines have together."""
 
     def typed(self, most_bytes: int) -> Iterator[TypedRows] | None:
-        """The same rows as `lines`, for kinds whose rows have types; None: they are lines. Raises
-        as `lines`."""
+        """Rows with their types, all that `lines` makes lines of; None: the kind has lines alone.
+        Raises as `lines`."""
         return None
 
     @abstractmethod
