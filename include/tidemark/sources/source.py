@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import InputNeeded
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -291,8 +292,9 @@ class SourceHandle(ABC):
     def provide(self, ingest: Checkpoint, batch: int, needed: Sequence[str]) -> None:
         """Fetch what reading a batch's slices said that they need (InputNeeded): the slices that
         are asked for next have it. It is kept beside the checkpoint, so that a repeat says the
-        same without it. Raises SourceUnavailable, SourceRefused."""
-        raise NotImplementedError(f"{type(self).__name__} gives its slices all that they need")
+        same without it. Raises SourceUnavailable, SourceRefused; and InputNeeded again, where the
+        kind fetches nothing."""
+        raise InputNeeded(tuple(needed))
 
     @abstractmethod
     def left_out(

@@ -265,9 +265,11 @@ class _RecordReader:
 
 def _as_lines(columns: Mapping[str, Array]) -> _Piece:
     """Records that are lines alone."""
-    nothing = pa.nulls(len(columns["_value"]))
-    taken = lambda places: {name: one.take(places) for name, one in columns.items()}  # noqa: E731
-    return _Piece(nothing, taken, are_proven=False)
+
+    def taken(places: Array) -> Mapping[str, Array]:
+        return {name: one.take(places) for name, one in columns.items()}
+
+    return _Piece(pa.nulls(len(columns["_value"])), taken, are_proven=False)
 
 
 def json_of(names: Sequence[str], fields: Fields, form: CsvForm) -> str:
