@@ -150,7 +150,8 @@ class PartUnreadable(Exception):
 class TypedRows:
     """Rows that have types, in their order: a struct each (`rows`), and the origin's columns.
 
-    `lines` makes lines of those at some places, in the columns of `Slice.lines`. `small`: of which
+    `lines` makes lines of those at some places (None: of all), in the columns of `Slice.lines`.
+    `small`: of which
     the types may be asked at all, as their lines would surely be small enough, as NumPy's booleans.
     `are_texts`: a text stands for a number or boolean where its column is of these.
     """
@@ -158,7 +159,7 @@ class TypedRows:
     rows: pa.Array[Any]
     origin: pa.Table
     small: Any
-    lines: Callable[[pa.Array[Any]], pa.Table]
+    lines: Callable[[pa.Array[Any] | None], pa.Table]
     are_texts: bool = False
 
 

@@ -60,21 +60,25 @@ _OF_AIRFLOW = {
 _NOT_TAKEN = ("group.id", "auto.offset.reset", "enable.auto.commit", "isolation.level")
 
 
-class _Secretive(BaseModel):
+class Login(BaseModel):
+    """Who logs in, and by what the other side is known. `ca`, `certificate` and `key` are PEM:
+    text, or the path of a file."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-
-class RegistryConnection(_Secretive):
-    """How a schema registry with Confluent's API is reached: by HTTP or HTTPS, with a user and
-    password where it asks for one. `ca`, `certificate` and `key` as of `Connection`."""
-
-    url: str
     user: _Text | None = None
     password: SecretStr | None = None
     ca: str | None = None
     certificate: str | None = None
     key: SecretStr | None = None
     key_password: SecretStr | None = None
+
+
+class RegistryConnection(Login):
+    """How a schema registry with Confluent's API is reached: by HTTP or HTTPS, with a user and
+    password where it asks for one."""
+
+    url: str
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
@@ -88,23 +92,16 @@ class RegistryConnection(_Secretive):
         return self
 
 
-class Connection(_Secretive):
+class Connection(Login):
     """How a Kafka cluster is reached.
 
-    `ca`, `certificate` and `key` are PEM: text, or the path of a file. `client` are further
-    options, in librdkafka's names. With `airflow`, the id of an Airflow connection, all else but
-    `schema_registry` comes from that (`connection_of`).
+    `client` are further options, in librdkafka's names. With `airflow`, the id of an Airflow
+    connection, all else but `schema_registry` comes from that (`connection_of`).
     """
 
     servers: tuple[str, ...] = ()
     security_protocol: Protocol | None = None
     mechanism: Mechanism | None = None
-    user: _Text | None = None
-    password: SecretStr | None = None
-    ca: str | None = None
-    certificate: str | None = None
-    key: SecretStr | None = None
-    key_password: SecretStr | None = None
     airflow: str | None = None
     client: dict[str, _Text] = Field(default_factory=dict)
     schema_registry: RegistryConnection | None = None

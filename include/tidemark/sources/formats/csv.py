@@ -69,7 +69,7 @@ class CsvSlice(WholeFile):
             ask = np.full(number, piece.are_proven and self.form.decimal == ".")
             yield TypedRows(piece.rows, origin, ask, partial(self._lines, piece), are_texts=True)
 
-    def _lines(self, piece: _Piece, places: Array) -> pa.Table:
+    def _lines(self, piece: _Piece, places: Array | None) -> pa.Table:
         return self.with_origin(piece.lines(places))
 
 
@@ -94,7 +94,7 @@ class _Piece:
     those at some places, in the columns of `Slice.lines` but the origin's."""
 
     rows: Array
-    lines: Callable[[Array], Mapping[str, Array]]
+    lines: Callable[[Array | None], Mapping[str, Array]]
     are_proven: bool = True
 
 
@@ -165,8 +165,10 @@ class _RecordReader:
         )
 
     def _lines_of_proven(
-        self, lines: Array, columns: Sequence[Array], places: Array
+        self, lines: Array, columns: Sequence[Array], places: Array | None
     ) -> Mapping[str, Array]:
+        if places is None:
+            return {"_value": lines, AS_READ: self._json_of_columns(columns)}
         taken = [column.take(places) for column in columns]
         return {"_value": lines.take(places), AS_READ: self._json_of_columns(taken)}
 
@@ -266,7 +268,9 @@ class _RecordReader:
 def _as_lines(columns: Mapping[str, Array]) -> _Piece:
     """Records that are lines alone."""
 
-    def taken(places: Array) -> Mapping[str, Array]:
+    def taken(places: Array | None) -> Mapping[str, Array]:
+        if places is None:
+            return columns
         return {name: one.take(places) for name, one in columns.items()}
 
     return _Piece(pa.nulls(len(columns["_value"])), taken, are_proven=False)

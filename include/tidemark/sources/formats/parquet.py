@@ -111,14 +111,18 @@ def typed_rows(
     arrays = [_plain(column.combine_chunks()) for column in rows.columns]
     plain = pa.table(arrays, rows.column_names)
 
-    def lines(places: Array) -> pa.Table:
-        try:
-            found = lines_of(plain.take(places), partition)
-        except pa.ArrowNotImplementedError:
-            # Of nested columns in some of Arrow's forms, which it makes lines of.
-            found = lines_of(plain, partition).take(places)
-        columns = bounded(found, most_bytes, lambda place: name(places[place].as_py()))
-        whence = origin.take(places)
+    def lines(places: Array | None) -> pa.Table:
+        if places is None:
+            found, whence = lines_of(plain, partition), origin
+            columns = bounded(found, most_bytes, name)
+        else:
+            try:
+                found = lines_of(plain.take(places), partition)
+            except pa.ArrowNotImplementedError:
+                # Of nested columns in some of Arrow's forms, which it makes lines of.
+                found = lines_of(plain, partition).take(places)
+            columns = bounded(found, most_bytes, lambda place: name(places[place].as_py()))
+            whence = origin.take(places)
         for column in columns:
             whence = whence.append_column(column, columns[column])
         return whence

@@ -118,4 +118,4 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
 def all_lines(typed: Iterator[TypedRows]) -> Iterator[pa.Table]:
     """A line of each row."""
     for one in typed:
-        yield one.lines(pa.array(range(len(one.rows)), pa.int64()))
+        yield one.lines(None)

@@ -112,8 +112,8 @@ def _of_typed_rows(by: BatchRules, judge: Judge, given: TypedRows) -> Iterator[J
         where = _where_from(by, given.origin, pa.array(np.flatnonzero(sure)))
         yield JudgedLines([_side_by_side(accepted, where)], [], len(accepted))
     if not sure.all():
-        lines = given.lines(pa.array(np.flatnonzero(~sure)))
-        yield from _of_piece(by, judge, None, lines)
+        places = pa.array(np.flatnonzero(~sure)) if sure.any() else None
+        yield from _of_piece(by, judge, None, given.lines(places))
 
 
 def _of_piece(
