@@ -22,6 +22,13 @@ ALLOWED += "binary, array<…>, map<string,…>, struct<name: type, …>"
 # Of a type's text, and of types within types.
 LONGEST, DEEPEST = 20_000, 20
 
+_SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
+_SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
+# The most digits of a whole number.
+_DIGITS = {"byte": 3, "short": 5, "int": 10, "long": 19}
+_WHOLE = tuple(_DIGITS)
+_DECIMAL = re.compile(r"decimal(?:\((\d+)(?:,(\d+))?\))?")
+
 _TOKEN = re.compile(r"\s*(`[^`]+`|\w+|'[^']*'|[<>(),:])")
 _DECIMALS = ("decimal", "dec", "numeric")
 
@@ -55,6 +62,44 @@ def same_field(names: Sequence[str]) -> tuple[str, str] | None:
             return other, name
         found[folded(name.strip("`"))] = name
     return None
+
+
+def same_type(one: str, other: str) -> bool:
+    """Are two types one to Spark, which knows some by several names?"""
+    return _plain(one) == _plain(other)
+
+
+def is_wider(kind: str, than: str) -> bool:
+    """Can each value of a type be had as one of another, which is not the same, without a change?
+
+    A `double` has a `long` up to 2^53 only, which the values have to tell.
+    """
+    old, new = _plain(than), _plain(kind)
+    if old in _WHOLE:
+        if new in _WHOLE:
+            return _WHOLE.index(new) > _WHOLE.index(old)
+        return new == "double" or _before_point(new) >= _DIGITS[old]
+    if (old, new) in (("float", "double"), ("date", "timestamp")):
+        return True
+    scales = _scale(old), _scale(new)
+    is_decimal = _DECIMAL.fullmatch(old) and _DECIMAL.fullmatch(new) and old != new
+    return bool(is_decimal) and scales[1] >= scales[0] and _before_point(new) >= _before_point(old)
+
+
+def _plain(text: str) -> str:
+    """The names of fields in a struct stay as they are."""
+    return re.sub(r"\w+(?!\w*:)", lambda word: _SAME_TYPES.get(word[0], word[0]), text)
+
+
+def _before_point(kind: str) -> int:
+    """The digits of a decimal before its point; -1 of another type. Spark's default has 10."""
+    found = _DECIMAL.fullmatch(kind)
+    return -1 if found is None else int(found[1] or 10) - _scale(kind)
+
+
+def _scale(kind: str) -> int:
+    found = _DECIMAL.fullmatch(kind)
+    return 0 if found is None else int(found[2] or 0)
 
 
 def _tokens(text: str) -> list[str]:

@@ -14,7 +14,8 @@ from tidemark.storage.result_file import Facts, RunError
 class MigrationResult(Facts):
     """One migration of a table, as far as it came.
 
-    `changes` is a line for each difference between the table as it is and the pipeline's file;
+    `changes` is a line for each difference between the table as it is and the pipeline's file,
+    `widened` one for columns of bronze that get a wider type;
     `found` compares gold before with what it is to be, null where it did not come to that.
     `generation` and `gold` (its version) are null where nothing was committed; `published` tells
     the windows that are new or have other values. `checks` is a line for each check that did not
@@ -30,6 +31,7 @@ class MigrationResult(Facts):
     started_at: datetime
     ended_at: datetime
     changes: tuple[str, ...] = ()
+    widened: str | None = None
     bronze: int | None = None
     found: Compared | None = None
     former_generation: int | None = None
@@ -46,6 +48,8 @@ class MigrationResult(Facts):
 def migration_lines(result: MigrationResult) -> Iterator[str]:
     """What a migration found and did, for people."""
     yield from result.changes
+    if result.widened:
+        yield result.widened
     found = result.found
     if found is not None:
         yield (

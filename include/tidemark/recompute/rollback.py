@@ -41,6 +41,7 @@ from tidemark.storage.delta.notes import (
     PublishedNote,
     RetentionNote,
     RewoundNote,
+    WidenedNote,
     as_metadata,
     note_of,
 )
@@ -132,7 +133,7 @@ def _missing(
         yield f"its checkpoint is gone ({checkpoint.uri})"
     else:
         first = min(checkpoint.delta_version(last), before.bronze + 1)
-        yield from _rewound(warehouse.bronze, checkpoint.delta_version(last))
+        yield from _changed_since(warehouse.bronze, checkpoint.delta_version(last))
         yield from _unread_files(warehouse.bronze, first)
         frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
         if frozen is not None:
@@ -148,7 +149,7 @@ def _missing(
             if given_up is not None:
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
-            yield from _rewound(place, read)
+            yield from _changed_since(place, read)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
             needed = (first_start - operator.needed_before(name)).date()
@@ -161,14 +162,17 @@ def _needed_and_dropped(place: TablePlace, read: int, needed: date) -> Iterator[
         yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
 
 
-def _rewound(place: TablePlace, read: int) -> Iterator[str]:
-    """Did a rewind take a bronze back that the query has read up to a version? It passes over that
-    commit, and its state holds rows that bronze has no more."""
+def _changed_since(place: TablePlace, read: int) -> Iterator[str]:
+    """Did a rewind take a bronze back that the query has read up to a version, or did its columns
+    become wider? The query passes over such a commit: its state holds rows that bronze has no more,
+    or values of the former types."""
     bronze = place.existing()
     newer = bronze.version() - read + 1
-    notes = (note_of(commit) for commit in (bronze.history(newer) if newer > 0 else []))
+    notes = [note_of(commit) for commit in (bronze.history(newer) if newer > 0 else [])]
     if any(isinstance(note, RewoundNote) for note in notes):
         yield f"{place.uri} was taken back by a rewind since its query has read it"
+    if any(isinstance(note, WidenedNote) for note in notes):
+        yield f"columns of {place.uri} got wider types since its query has read it"
 
 
 def _dropped(place: TablePlace, first: int) -> Iterator[date]:

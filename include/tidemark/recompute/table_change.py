@@ -85,7 +85,14 @@ def _former(pipeline: Pipeline, settings: Settings, table: str) -> Contract | No
 
 
 def changed_tables(pipeline: Pipeline, settings: Settings) -> tuple[str, ...]:
-    """The tables that need a new generation, in the order of the file."""
+    """The tables that need a new generation, in the order of the file. Raises MigrationRefused
+    where bronze alone has to change."""
     refused = compare_contracts(pipeline, settings).refused
     anew = {one.query for one in refused if one.verdict is ChangeVerdict.NEW_GENERATION}
-    return tuple(name for name in pipeline.tables if name in anew)
+    tables = tuple(name for name in pipeline.tables if name in anew)
+    if INGEST in anew and not tables:
+        raise MigrationRefused(
+            f"No table of {pipeline.name} has a generation yet, and bronze has the former types. "
+            "Nothing was written. Put these back, run it once, and migrate then."
+        )
+    return tables

@@ -13,7 +13,13 @@ from tidemark.checkpoint.rewind.table_commits import gone_files
 from tidemark.recompute.rewind.change import TableBack
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
-from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, note_of
+from tidemark.storage.delta.notes import (
+    AcceptedNote,
+    IngestNote,
+    PublishedNote,
+    WidenedNote,
+    note_of,
+)
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
 
@@ -129,6 +135,11 @@ def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: in
             f"What was changed by hand in {place.uri} was accepted since ({accepted[0].reason}, by "
             f"{accepted[0].by}), and going back would undo it: rows that were removed would be "
             "there again."
+        )
+    if any(isinstance(note_of(one), WidenedNote) for one in _since(table, version)):
+        yield (
+            f"Columns of {place.uri} have got wider types since, by which its tables are computed; "
+            "its version of then has the former ones."
         )
     now, before = _properties(table), _properties(then)
     constraints = {name for name in now.keys() ^ before.keys() if name.startswith(_CONSTRAINT)}

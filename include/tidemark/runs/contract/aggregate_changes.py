@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import changes_of
+from tidemark.pipeline.column_types import same_type
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
-from tidemark.pipeline.model import JoinTable
+from tidemark.pipeline.model import JoinTable, Source
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
 
@@ -24,6 +25,10 @@ _OTHER_STATE = "The state and the table hold the {0} as they were"
 _MODES = (
     "What the state still holds, which windows a batch emits and how the ledger counts them follow "
     "from the mode"
+)
+_WIDENED = (
+    "Bronze is written again with the wider type, and no stream of Delta's goes on over such a "
+    "commit: windows are computed anew, from the values that they had"
 )
 _STREAMS = (
     "A query with state has none of what one without it has read, and the other way round what was "
@@ -36,6 +41,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
     yield from changes_of(operator_of(recorded.pipeline, query), query, new)
+    yield from _widened(query, recorded.pipeline.source, asked.pipeline.source)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures, new.renamed_from)
     if old.output_mode != new.output_mode:
@@ -50,6 +56,13 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
         texts = duration_text(delays[0]), duration_text(delays[1])
         yield Difference(query, "watermark.delay", *texts, ChangeVerdict.SAFE, reason)
     yield from _settings(query, recorded.settings, asked.settings)
+
+
+def _widened(query: str, old: Source, new: Source) -> Iterator[Difference]:
+    for name, before in old.columns.items():
+        after = new.columns.get(name)
+        if after is not None and not same_type(before.type, after.type):
+            yield _refused(query, f"source.columns.{name}", before.type, after.type, _WIDENED)
 
 
 def _of_join(

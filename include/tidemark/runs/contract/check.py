@@ -15,6 +15,7 @@ recorded. Where only some contracts were written, no query ran by them yet.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineChanged, TidemarkError
 from tidemark.gold.retention import expired_dates, rows_of_dates
+from tidemark.pipeline.column_types import same_type
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
@@ -82,6 +84,8 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
         queries.append(query)
         if changes and never_committed(query, warehouse):
             changes = tuple(_of_nothing(one) for one in changes)
+        if query.name == INGEST and changes:
+            changes = tuple(_in_bronze(changes, warehouse, query.asked.pipeline))
         found.extend(changes)
         if changes and left_begun(query, warehouse):
             unfinished.append(query)
@@ -159,6 +163,26 @@ def _remove_state(query: RecordedQuery, warehouse: Warehouse) -> None:
     state.remove_files(list(state.files()))
 
 
+def _in_bronze(
+    changes: tuple[Difference, ...], warehouse: Warehouse, asked: Pipeline
+) -> Iterator[Difference]:
+    """Changes of the ingest, where a wider type is nothing to do once bronze has it."""
+    anew = [one for one in changes if one.verdict is ChangeVerdict.NEW_GENERATION]
+    bronze = warehouse.bronze.open() if anew else None
+    types = {} if bronze is None else column_types(bronze)
+    done = {
+        f"source.columns.{name}"
+        for name, column in asked.source.columns.items()
+        if same_type(types.get(name, ""), column.type)
+    }
+    for one in changes:
+        if one in anew and one.what in done:
+            reason = "Bronze was written again with this type"
+            yield replace(one, verdict=ChangeVerdict.SAFE, reason=reason)
+        else:
+            yield one
+
+
 def _of_nothing(found: Difference) -> Difference:
     if not found.refused:
         return found
@@ -178,8 +202,10 @@ def contract_refusal(
     anew = sorted({one.query for one in refused if one.verdict is ChangeVerdict.NEW_GENERATION})
     if anew:
         rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
+        also = " and bronze be written again" if INGEST in anew else ""
+        tables = ", ".join(name for name in anew if name != INGEST) or "its tables"
         lines.append(
-            f"A new generation of {', '.join(anew)} would read {rows:,} rows of bronze again; "
+            f"A new generation of {tables} would read {rows:,} rows of bronze again{also}; "
             f"`tidemark migrate {pipeline.name} --dry-run` says what becomes of the windows, and "
             "without --dry-run does it. Or put the old content back."
         )

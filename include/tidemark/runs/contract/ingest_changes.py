@@ -1,16 +1,17 @@
 """Changes of what the ingest reads, accepts and derives. Each verdict with its reason.
 
 Most are safe: a row is judged once, by the contract of its batch, and bronze keeps what came of
-it. What needs to be accepted loses rows of bronze, or gives one of its columns a second meaning.
-What is not allowed would make bronze hold two sources or two times, or want rows that are gone.
+it. A wider type needs bronze to be written again. What needs to be accepted loses rows of bronze,
+or gives one of its columns a second meaning. What is not allowed would make bronze hold two sources
+or two times, or want rows that are gone.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from tidemark.pipeline.column_types import is_wider, same_type
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
@@ -20,8 +21,10 @@ from tidemark.runs.contract.contract import Contract
 from tidemark.sources.kinds import source_changes
 
 KEEP = "keep"
-_SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
-_SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
+_TO_WIDEN = (
+    "Bronze is written again with the wider type, its values as they are, by the first "
+    "`tidemark migrate`; rows that were rejected stay rejects"
+)
 
 
 def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
@@ -90,14 +93,15 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
         elif after is None:
             reason = "Its column in bronze stays, and is null in rows from now on"
             yield Difference(INGEST, what, before.type, "none", ChangeVerdict.SAFE, reason)
-        elif _type(before.type) != _type(after.type):
-            reason = (
-                "Bronze holds the column with the old type. Read the field under another column's "
-                "name, or keep the type and `derive` a column from it"
-            )
-            yield Difference(
-                INGEST, what, before.type, after.type, ChangeVerdict.NOT_ALLOWED, reason
-            )
+        elif not same_type(before.type, after.type):
+            verdict, reason = ChangeVerdict.NEW_GENERATION, _TO_WIDEN
+            if not is_wider(after.type, before.type) or name == new.event_time.column:
+                verdict, reason = (
+                    ChangeVerdict.NOT_ALLOWED,
+                    "Bronze holds the column with the old type. Read the field under another "
+                    "column's name, or keep the type and `derive` a column from it",
+                )
+            yield Difference(INGEST, what, before.type, after.type, verdict, reason)
         elif before.path(name) != after.path(name):
             reason = (
                 "Bronze keeps what was read from the other field before, beside what is read from "
@@ -160,11 +164,6 @@ def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
 
 def _safe(what: str, before: str, after: str) -> Difference:
     return Difference(INGEST, what, before, after, ChangeVerdict.SAFE, FROM_NOW)
-
-
-def _type(text: str) -> str:
-    """Spark knows some types by several names; names of fields in a struct stay as they are."""
-    return re.sub(r"\w+(?!\w*:)", lambda word: _SAME_TYPES.get(word[0], word[0]), text)
 
 
 def _null(nullable: bool) -> str:

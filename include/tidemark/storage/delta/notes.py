@@ -101,6 +101,14 @@ class RetentionNote(Facts):
     dates: tuple[date, ...]
 
 
+class WidenedNote(Facts):
+    """Columns that got a wider type: all rows of bronze were written again, as they were."""
+
+    kind: Literal["widened"] = "widened"
+    version: Literal[1] = 1
+    columns: tuple[str, ...]
+
+
 class AcceptedNote(Facts):
     """Somebody accepted what was changed by hand in the versions up to `up_to`: why, and who."""
 
@@ -127,6 +135,7 @@ Note = (
     | RecomputedNote
     | PublishedNote
     | RetentionNote
+    | WidenedNote
     | AcceptedNote
     | RewoundNote
 )

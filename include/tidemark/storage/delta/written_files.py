@@ -21,7 +21,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow.fs import PyFileSystem
@@ -145,6 +145,23 @@ def add_files(
             table.schema(),
             table.metadata().partition_columns,
             commit_properties=properties,
+        )
+
+
+def replace_files(
+    table: DeltaTable, files: Sequence[WrittenFile], schema: Schema, what: str, note: Note
+) -> None:
+    """One commit after which the table has these files alone, which hold its rows, in columns of
+    `schema`. Raises StorageUnavailable where it got another commit since it was opened."""
+    # No row is new.
+    metadata = {**as_metadata(note), ROWS_ADDED: "0"}
+    with appending(table, what):
+        table.create_write_transaction(
+            [_added(file) for file in files],
+            "overwrite",
+            schema,
+            table.metadata().partition_columns,
+            commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
         )
 
 

@@ -49,6 +49,7 @@ from tidemark.streaming.recompute.migration import (
     compute_table,
     plan_migration,
 )
+from tidemark.streaming.recompute.widening import Widening, plan_widening, widen
 from tidemark.streaming.session import StartSession, start_session
 
 # A run may take that long, and its lease is looked at so often.
@@ -97,6 +98,7 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
     )
     change: Change | None = None
     begun: tuple[SparkSession, Computed] | None = None
+    widening: Widening | None = None
     plan: Migration | None = None
     found: Compared | None = None
 
@@ -141,6 +143,7 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
         assert self.begun is not None
         spark, computed = self.begun
         with progress.stage("catch up"), progress.tasks_of(spark):
+            self.widening = plan_widening(spark, run)
             self.plan = plan_migration(spark, run, asked.table, change, computed)
             self.found = self.plan.compared()
             if self.plan.gold_is_lost:
@@ -151,6 +154,9 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
 
     def apply(self, recomputed: Recomputed, note: PublishedNote) -> TableResult:
         assert self.plan is not None
+        assert self.begun is not None
+        if self.widening is not None:
+            widen(self.begun[0], self.run, self.widening)
         return apply_migration(self.plan, recomputed, note)
 
     def settle(self) -> None:
@@ -161,6 +167,8 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
         facts: dict[str, Any] = {}
         if self.change is not None:
             facts |= {"changes": tuple(str(found) for found in self.change.differences)}
+        if self.widening is not None:
+            facts |= {"widened": self.widening.label}
         if self.plan is not None:
             facts |= {
                 "bronze": self.plan.bronze,

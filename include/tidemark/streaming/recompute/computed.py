@@ -25,13 +25,14 @@ from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.recompute.audit_range import audited_range
 from tidemark.runs.run import Run
 from tidemark.storage.delta.appended import commit_actions
-from tidemark.storage.delta.notes import RetentionNote, note_of
+from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.expression_errors import said_of_expression
 from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
+from tidemark.streaming.recompute.widening import widened
 from tidemark.streaming.recompute.windows_of import with_all_columns
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 
@@ -150,7 +151,7 @@ def _lost_rows(place: TablePlace, first: int, last: int) -> bool:
         actions = commit_actions(place, version)
         removed = any("remove" in one and one["remove"]["dataChange"] for one in actions)
         notes = [note_of(one["commitInfo"]) for one in actions if "commitInfo" in one]
-        if removed and not any(isinstance(note, RetentionNote) for note in notes):
+        if removed and not any(isinstance(one, RetentionNote | WidenedNote) for one in notes):
             return True
     return False
 
@@ -171,7 +172,8 @@ def _inputs(
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
     beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
-    return {BRONZE: with_all_columns(session, rows, run.pipeline), **beside}
+    wide = widened(session, rows, run.pipeline)
+    return {BRONZE: with_all_columns(session, wide, run.pipeline), **beside}
 
 
 def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:

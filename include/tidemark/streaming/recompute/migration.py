@@ -38,7 +38,7 @@ from pyarrow.dataset import Dataset
 from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
@@ -47,12 +47,14 @@ from tidemark.gold.pins import Dependency, Published, TableResult
 from tidemark.gold.plan import CHANGES, PublishPlan, noted_of
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
+from tidemark.gold.row_values import time_literal
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.other_inputs import check_others_are_there, other_places
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
+from tidemark.pipeline.column_types import is_wider
 from tidemark.recompute.gold_before import gold_before, rows_before
 from tidemark.recompute.predecessors import Predecessors
 from tidemark.recompute.table_change import Change
@@ -72,6 +74,7 @@ from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.recompute.computed import (
@@ -196,11 +199,13 @@ def plan_migration(
     schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
     schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
     to = NextGold(schema, operator, state.close_ms, frozen, run.run_id)
+    former = _former(rows_before(run, name, found, change), change.predecessors, schema)
+    _check_frozen(name, former, to)
     return Migration(
         table=TableRun(run, name, state),
         gold=found.table,
         gold_is_lost=found.is_lost,
-        former=_former(rows_before(run, name, found, change), change.predecessors, schema),
+        former=former,
         to=to,
         computed=shown(computed, run, operator, state.close_ms, frozen),
         excluded=computed.excluded,
@@ -223,7 +228,7 @@ def _former(rows: Dataset | None, found: Predecessors, schema: pa.Schema) -> For
     same_types = {
         name
         for name, old_name in comparable.items()
-        if schema.field(name).type == old.field(old_name).type
+        if _holds(schema.field(name).type, old.field(old_name).type)
     }
     return Former(
         rows=rows,
@@ -235,7 +240,46 @@ def _former(rows: Dataset | None, found: Predecessors, schema: pa.Schema) -> For
 
 
 def _comparable(one: pa.DataType, other: pa.DataType) -> bool:
-    return one == other or (_is_number(one) and _is_number(other))
+    return one == other or (_is_number(one) and _is_number(other)) or _holds(one, other)
+
+
+def _holds(kind: pa.DataType, former: pa.DataType) -> bool:
+    """Has a type each value of a former one, as it is?"""
+    if kind == former:
+        return True
+    if pa.types.is_date(former):
+        return pa.types.is_timestamp(kind)
+    return is_wider(_type_text(kind), _type_text(former))
+
+
+def _type_text(kind: pa.DataType) -> str:
+    names = {"int8": "byte", "int16": "short", "int32": "int", "int64": "long"}
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return names.get(str(kind), str(kind))
+
+
+def _check_frozen(table: str, former: Former, to: NextGold) -> None:
+    """MigrationRefused where a frozen row has a whole number that a double does not hold."""
+    if to.frozen_before_ms is None or former.identity is None:
+        return
+    for name in sorted(former.kept):
+        old = former.values.get(name)
+        if old is None or not pa.types.is_float64(to.schema.field(name).type):
+            continue
+        if not pa.types.is_integer(former.rows.schema.field(old).type):
+            continue
+        with duckdb_in_utc() as connection:
+            connection.register("former", former.rows)
+            found = connection.execute(
+                f"""SELECT "{old}" FROM former WHERE abs("{old}"::HUGEINT) > {2**53}
+                AND window_start < {time_literal(to.frozen_before_ms)} LIMIT 1"""
+            ).fetchone()
+        if found:
+            raise MigrationRefused(
+                f"Frozen rows of {table} have values of {name} that a double does not "
+                f"hold, such as {found[0]}. Nothing was written. Keep the former type."
+            )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -81,10 +81,11 @@ def append(rows: BatchRows, to: Append) -> None:
         append_rows(table, rows, what, properties)
 
 
-def write_rows(rows: DataFrame, place: TablePlace, batch: int) -> WrittenRows:
-    """Compute the rows and write them below a table's place, in a folder that is new each time."""
+def write_rows(rows: DataFrame, place: TablePlace, of: int | str) -> WrittenRows:
+    """Compute the rows and write them below a table's place, in a folder that is new each time and
+    begins with what they are `of`: a batch, as a rule."""
     table = place.existing()
-    folder = f"{batch}-{uuid4()}"
+    folder = f"{of}-{uuid4()}"
     writer = rows.write.partitionBy(*table.metadata().partition_columns)
     for name, value in _COMMITTER.items():
         writer = writer.option(name, value)
