@@ -86,6 +86,10 @@ def test_the_same_rows_come_to_the_same_tables_in_each_format(
         land(place, ending, "two", [dict(reversed(row.items())) for row in ROWS[150:]])
         assert succeed(spark, place, "two").rows.accepted == 50
         found[ending] = shown(place)
+        if ending != "json":
+            # A record's number, from 0.
+            places = sorted(row["_place"] for row in place.bronze().to_pylist())
+            assert places == sorted([*range(150), *range(50)])
     assert all(tables == found["json"] for tables in found.values())
 
 

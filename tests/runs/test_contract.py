@@ -149,7 +149,7 @@ NEW_GENERATION = {
 NOT_ALLOWED = {
     "source.files": source(files="landing/other/*.json"),
     "source.event_time.column": event_time(column="seen"),
-    "source.columns.amount": columns(amount="double"),
+    "source.columns.amount": columns(amount="int"),
     "keep": top(keep="90 days"),
 }
 
@@ -184,6 +184,15 @@ def test_each_change_alone_has_its_verdict(
     verdict: ChangeVerdict, what: str, change: Change
 ) -> None:
     assert [(one.what, one.verdict) for one in found(change)] == [(what, verdict)]
+
+
+def test_a_wider_column_needs_a_generation_of_each_table_and_another_field_is_asked_about() -> None:
+    wider = columns(amount={"type": "decimal(20,0)", "field": "n"})
+    assert {(one.query, one.what, one.verdict) for one in found(wider)} == {
+        ("ingest", "source.columns.amount", ChangeVerdict.NEW_GENERATION),
+        ("ingest", "source.columns.amount.field", ChangeVerdict.TO_ACCEPT),
+        ("per_10m", "source.columns.amount", ChangeVerdict.NEW_GENERATION),
+    }
 
 
 def test_windows_become_sessions_by_a_new_generation_alone() -> None:

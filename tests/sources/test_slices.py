@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ CONTENTS = (
 
 def lines_of(content: bytes) -> list[bytes]:
     """What a file's lines are: the last one needs no end, a mark at its start is none of them."""
-    content = content.removeprefix(b"\xef\xbb\xbf") if len(content) > 3 else content
+    content = content.removeprefix(b"\xef\xbb\xbf")
     return content.removesuffix(b"\n").split(b"\n") if content else []
 
 
@@ -41,8 +42,12 @@ def slices_of(uri: str, most: int) -> list[FileSlice]:
 
 
 def read(slices: list[FileSlice]) -> list[bytes]:
-    pieces = [piece for one in slices for piece in one.lines(10**9)]
-    return [line for piece in pieces for line in piece["_value"].to_pylist()]
+    return [row["_value"] for row in rows(slices)]
+
+
+def rows(slices: list[FileSlice], most_bytes: int = 10**9) -> list[dict[str, Any]]:
+    pieces = [piece for one in slices for piece in one.lines(most_bytes)]
+    return [row for piece in pieces for row in piece.to_pylist()]
 
 
 @pytest.mark.slow
@@ -71,6 +76,34 @@ def test_each_line_of_random_bytes_is_in_one_slice(
         assert read(slices_of(uri, most)) == lines_of(content)
 
 
+@pytest.mark.parametrize("most_bytes", [5, 10**9])
+@given(
+    content=st.binary(max_size=60).map(lambda data: data.replace(b"\0", b"\n")),
+    has_mark=st.booleans(),
+    most=st.integers(1, 70),
+    chunk=st.integers(1, 20),
+)
+def test_the_place_of_a_line_is_the_byte_at_which_it_begins(
+    tmp_path_factory: pytest.TempPathFactory,
+    most_bytes: int,
+    content: bytes,
+    has_mark: bool,
+    most: int,
+    chunk: int,
+) -> None:
+    content = b"\xef\xbb\xbf" * has_mark + content
+    uri = landed(tmp_path_factory.mktemp("slices"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_CHUNK", chunk)
+        found = rows(slices_of(uri, most), most_bytes)
+    for row, line in zip(found, lines_of(content), strict=True):
+        place = row["_place"]
+        assert content[place : place + len(line)] == line
+        assert content[place + len(line) : place + len(line) + 1] in (b"", b"\n")
+    places = [row["_place"] for row in found]
+    assert places == sorted(set(places))
+
+
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_packed_file_is_one_slice_with_the_lines_that_were_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
@@ -79,6 +112,9 @@ def test_a_packed_file_is_one_slice_with_the_lines_that_were_packed(
     content = b"".join(b'{"n":%d}\n' % n for n in range(2_000))
     uri = landed(tmp_path, PACKERS[ending](content), f"a.json{ending}")
     assert read(slices_of(uri, 50)) == lines_of(content)
+    # As if it were not packed.
+    places = [row["_place"] for row in rows(slices_of(uri, 50))]
+    assert [content[place:].partition(b"\n")[0] for place in places] == lines_of(content)
     assert len(slices_of(uri, 50)) == 1
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import tidemark
 from tidemark.pipeline.model import Pipeline
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.files import FileMissing, read_bytes
 
@@ -34,5 +35,7 @@ def is_planned_from(kept: Mapping[str, Any], pipeline: Pipeline) -> bool:
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Of all that a pipeline's columns follow from, but for Spark."""
-    of = [pipeline.without_checks().model_dump_json(), tidemark.__version__, *ADDED_TO_CHANGES]
+    origin = [one.name for one in row_origin(pipeline)]
+    pipeline = pipeline.without_checks()
+    of = [pipeline.model_dump_json(), tidemark.__version__, *ADDED_TO_CHANGES, *origin]
     return hashlib.sha256("\n".join(of).encode()).hexdigest()

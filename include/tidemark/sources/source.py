@@ -37,14 +37,28 @@ REASON, DETAIL, AS_READ = "_reason", "_detail", "_as_read"
 class OriginColumn:
     """A column of bronze and rejects that says where a row comes from.
 
-    `name` begins with `_`; `type` is one of Delta's primitive types.
+    `name` begins with `_`; `type` is one of Delta's primitive types. Rows of equal event time are
+    told apart by those that `orders`; another one is null in rows that an earlier version read.
     """
 
     name: str
     type: str
     comment: str
+    orders: bool = True
 
 
+def ordering(origin: Sequence[OriginColumn]) -> tuple[OriginColumn, ...]:
+    """The columns of an origin that order rows."""
+    return tuple(one for one in origin if one.orders)
+
+
+# Of files.
+PLACE = OriginColumn(
+    "_place",
+    "long",
+    "Where the record is in the file, from 0: of JSON lines the byte, else the record's number",
+    orders=False,
+)
 # Of a pipeline that explodes an array; null in the reject of a whole record.
 ELEMENT = OriginColumn("_element", "integer", "The row's place in its record's array, from 0")
 
@@ -201,8 +215,9 @@ class Slice(ABC):
 class SourceHandle(ABC):
     """A pipeline's source, where it lies. `settings` say how it is reached.
 
-    `origin`: where a row comes from. Rows of equal event time are told apart by these columns, in
-    their order, and then by the line's text; so they must not depend on how a batch is read.
+    `origin`: where a row comes from. Rows of equal event time are told apart by those of these
+    columns that order, one after the other, and then by the line's text; so they must not depend on
+    how a batch is read.
     """
 
     pipeline: Pipeline

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
-from tidemark.sources.source import OriginColumn
+from tidemark.sources.source import OriginColumn, ordering
 from tidemark.storage.delta.history import FAILURE
 
 Origin = Sequence[OriginColumn]
@@ -17,6 +17,7 @@ _OF_BATCH = [
     T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
 ]
 
+_ID = "Tells the record's place in the source: the same each time that it is read"
 _FAILURE = "Why a measure cannot be computed; the window is not in gold then"
 _CAUSES = "What changed the window: stream, late, seal, backfill, migration or failed"
 
@@ -54,6 +55,7 @@ def origin_parts(origin: Origin) -> dict[str, str]:
 
 def repeats_type(origin: Origin) -> T.StructType:
     """The accepted row that a duplicate repeats: where it comes from, and its event time."""
+    origin = ordering(origin)
     names = zip(origin_parts(origin), origin_schema(origin), strict=True)
     parts = [T.StructField(name, field.dataType) for name, field in names]
     return T.StructType([*parts, T.StructField("event_time", T.TimestampType())])
@@ -93,6 +95,7 @@ def rejects_schema(origin: Origin) -> T.StructType:
             ),
             *origin_schema(origin),
             *_OF_BATCH,
+            T.StructField("id", T.StringType(), True, {"comment": _ID}),
         ]
     )
 

@@ -14,6 +14,7 @@ from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.sources.kinds import row_origin
+from tidemark.sources.source import ordering
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -47,7 +48,7 @@ def _print_rows(
 
 def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None:
     """Print rejects as lines: a table would cut the texts, which are long."""
-    origin = [one.name for one in row_origin(pipeline)]
+    origin = [one.name for one in ordering(row_origin(pipeline))]
     columns = ["reason", "detail", "raw", *origin]
     count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin], each="reason")
     console.print(f"\nrejects: {_counted(count, f'{SHOWN} of them')}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import changes_of
-from tidemark.pipeline.column_types import same_type
+from tidemark.pipeline.column_types import is_wider
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
@@ -61,7 +61,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
 def _widened(query: str, old: Source, new: Source) -> Iterator[Difference]:
     for name, before in old.columns.items():
         after = new.columns.get(name)
-        if after is not None and not same_type(before.type, after.type):
+        if after is not None and is_wider(after.type, before.type):
             yield _refused(query, f"source.columns.{name}", before.type, after.type, _WIDENED)
 
 

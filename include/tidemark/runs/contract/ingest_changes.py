@@ -15,7 +15,7 @@ from tidemark.pipeline.column_types import is_wider, same_type
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
-from tidemark.pipeline.model import Pipeline, Source, Unique
+from tidemark.pipeline.model import Column, Pipeline, Source, Unique
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.contract import Contract
 from tidemark.sources.kinds import source_changes
@@ -93,35 +93,34 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
         elif after is None:
             reason = "Its column in bronze stays, and is null in rows from now on"
             yield Difference(INGEST, what, before.type, "none", ChangeVerdict.SAFE, reason)
-        elif not same_type(before.type, after.type):
-            verdict, reason = ChangeVerdict.NEW_GENERATION, _TO_WIDEN
-            if not is_wider(after.type, before.type) or name == new.event_time.column:
-                verdict, reason = (
-                    ChangeVerdict.NOT_ALLOWED,
-                    "Bronze holds the column with the old type. Read the field under another "
-                    "column's name, or keep the type and `derive` a column from it",
-                )
-            yield Difference(INGEST, what, before.type, after.type, verdict, reason)
-        elif before.path(name) != after.path(name):
-            reason = (
-                "Bronze keeps what was read from the other field before, beside what is read from "
-                "now on: keys and measures over it mix both, in windows that are open and in "
-                "closed ones that late rows touch"
+        else:
+            yield from _column(name, before, after, new.event_time.column)
+
+
+def _column(name: str, before: Column, after: Column, event_time: str) -> Iterator[Difference]:
+    what = f"source.columns.{name}"
+    if not same_type(before.type, after.type):
+        verdict, reason = ChangeVerdict.NEW_GENERATION, _TO_WIDEN
+        if not is_wider(after.type, before.type) or name == event_time:
+            verdict, reason = (
+                ChangeVerdict.NOT_ALLOWED,
+                "Bronze holds the column with the old type. Read the field under another "
+                "column's name, or keep the type and `derive` a column from it",
             )
-            yield Difference(
-                INGEST,
-                f"{what}.field",
-                ".".join(before.path(name)),
-                ".".join(after.path(name)),
-                ChangeVerdict.TO_ACCEPT,
-                reason,
-            )
-        if before is not None and after is not None:
-            if before.nullable != after.nullable:
-                yield _safe(what, _null(before.nullable), _null(after.nullable))
-            for part in ("nulls", "trim", "from_text"):
-                if (one := getattr(before, part)) != (other := getattr(after, part)):
-                    yield _safe(f"{what}.{part}", _text(one), _text(other))
+        yield Difference(INGEST, what, before.type, after.type, verdict, reason)
+    if before.path(name) != after.path(name):
+        paths = ".".join(before.path(name)), ".".join(after.path(name))
+        reason = (
+            "Bronze keeps what was read from the other field before, beside what is read from "
+            "now on: keys and measures over it mix both, in windows that are open and in "
+            "closed ones that late rows touch"
+        )
+        yield Difference(INGEST, f"{what}.field", *paths, ChangeVerdict.TO_ACCEPT, reason)
+    if before.nullable != after.nullable:
+        yield _safe(what, _null(before.nullable), _null(after.nullable))
+    for part in ("nulls", "trim", "from_text"):
+        if (one := getattr(before, part)) != (other := getattr(after, part)):
+            yield _safe(f"{what}.{part}", _text(one), _text(other))
 
 
 def _derived(old: Source, new: Source) -> Iterator[Difference]:

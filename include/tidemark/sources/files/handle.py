@@ -45,6 +45,7 @@ from tidemark.sources.files.unread import (
 from tidemark.sources.formats.formats import slices_of
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
+    PLACE,
     FirstRows,
     Lag,
     LossAcceptance,
@@ -95,7 +96,7 @@ def _is_of_a_sink(source: SourceFiles, options: Options) -> bool:
 class FilesSourceHandle(SourceHandle):
     """A part is a file."""
 
-    origin = (OriginColumn("_file", "string", "The source file"),)
+    origin = (OriginColumn("_file", "string", "The source file"), PLACE)
 
     @property
     def files(self) -> SourceFiles:

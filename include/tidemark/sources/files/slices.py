@@ -9,16 +9,19 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemark.errors import SourceChanging
+from tidemark.judge.arrow import Array
+from tidemark.judge.arrow import kernels as pc
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
 from tidemark.sources.large_lines import LargeLine, LineColumns, bounded
-from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
+from tidemark.sources.source import NOT_THE_PART, PLACE, PartUnreadable, Slice
 from tidemark.storage.files import FileFacts, FileMissing, OpenedFile, Options, open_file
 
 # A plain file is cut so that several processes share a large one.
@@ -50,26 +53,27 @@ class FileSlice(Slice):
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         if reason := why_not_read(self.part):
             raise PartUnreadable(self.part, reason)
-        for columns in self._pieces(most_bytes):
-            first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
-            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
-            yield pa.table({**columns, "_file": where})
+        for columns, places in self._pieces(most_bytes):
+            yield pa.table({**columns, **of_file(self.part, places)})
 
-    def _pieces(self, most: int) -> Iterator[LineColumns]:
+    def _pieces(self, most: int) -> Iterator[tuple[LineColumns, Any]]:
+        """Lines, and the byte at which each begins, as NumPy's numbers."""
         number = 0
         try:
             # One byte earlier: a line that begins at `start` is told by the end before it.
             opened = open_file(self.part, max(0, self.start - 1), self.options)
             self._check(opened.facts)
-            # A byte order mark at the file's start is no part of its first line.
-            mark = BOM_UTF8 if self.start == 0 else b""
-            for piece in _at_line_ends(self._own_bytes(opened), most, mark):
+            begin, chunks = self._own_bytes(opened)
+            for piece in _at_line_ends(chunks, most):
                 if isinstance(piece, LargeLine):
-                    columns = piece.columns(self._name(number), most)
+                    columns, sizes = piece.columns(self._name(number), most), np.array([piece.size])
                 else:
-                    columns = bounded(split_lines(piece), most, self._names(number))
-                yield columns
-                number += len(columns["_value"])
+                    lines = split_lines(piece)
+                    columns = bounded(lines, most, self._names(number))
+                    sizes = pc.binary_length(lines).to_numpy()
+                ends = begin + np.cumsum(sizes + 1, dtype=np.int64)
+                yield columns, ends - sizes - 1
+                number, begin = number + len(sizes), int(ends[-1])
         except FileMissing as error:
             raise PartUnreadable(self.part, "It was gone between listing and reading") from error
         except FAULTS as error:
@@ -88,23 +92,32 @@ class FileSlice(Slice):
         if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
             raise changed_while_read([self.part])
 
-    def _own_bytes(self, opened: OpenedFile) -> Iterator[bytes]:
-        """From the first line that begins in the slice to the end of the last one."""
+    def _own_bytes(self, opened: OpenedFile) -> tuple[int, Iterator[bytes]]:
+        """The byte at which the slice's first line begins, and the bytes from there to the end of
+        its last one. A byte order mark at the file's start is no part of a line."""
         chunks = unpacked(self.part, opened.chunks)
-        if is_packed(self.part):
-            yield from chunks
-            return
-        position, begun = max(0, self.start - 1), self.start == 0
-        for chunk in chunks:
-            data = chunk
-            if not begun:
-                cut = data.find(b"\n") + 1
-                position += cut or len(data)
-                if position >= self.end:
-                    return
-                if not cut:
-                    continue
-                begun, data = True, data[cut:]
+        begin, data = max(0, self.start - 1), b""
+        if self.start == 0:
+            for chunk in chunks:
+                data += chunk
+                if len(data) >= len(BOM_UTF8):
+                    break
+            begin = len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0
+            data = data.removeprefix(BOM_UTF8)
+        for chunk in chunks if self.start else ():
+            cut = chunk.find(b"\n") + 1
+            begin += cut or len(chunk)
+            data = chunk[cut:] if cut else b""
+            if begin >= self.end:
+                return begin, iter(())
+            if cut:
+                break
+        own = chain([data], chunks)
+        return begin, own if is_packed(self.part) else self._to_end(begin, own)
+
+    def _to_end(self, begin: int, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        position = begin
+        for data in chunks:
             # The last own line ends at the first end of a line from the last own byte on.
             stop = data.find(b"\n", max(0, self.end - 1 - position))
             if stop >= 0:
@@ -128,11 +141,19 @@ def file_slices(
     return slices
 
 
-def split_lines(data: bytes) -> pa.Array[Any]:
+def of_file(part: str, places: Any) -> dict[str, Array]:
+    """The origin's columns of records of a file, by their places in it."""
+    first = pa.repeat(pa.scalar(0, pa.int32()), len(places))
+    file = pa.DictionaryArray.from_arrays(first, pa.array([part]))
+    return {"_file": file, PLACE.name: pa.array(places, pa.int64())}
+
+
+def split_lines(data: bytes) -> Array:
     """The lines of a piece, as binary, without their ends."""
     text = data.removesuffix(b"\n")
     pieces = pc.split_pattern(pa.scalar(text, pa.large_binary()), "\n")
-    return pieces.values.cast(pa.binary())
+    lines: Array = pieces.values.cast(pa.binary())
+    return lines
 
 
 def changed_while_read(parts: list[str]) -> SourceChanging:
@@ -144,10 +165,9 @@ def changed_while_read(parts: list[str]) -> SourceChanging:
     )
 
 
-def _at_line_ends(chunks: Iterator[bytes], most: int, mark: bytes) -> Iterator[bytes | LargeLine]:
-    """The bytes without a `mark` at their beginning, in pieces that end with a line, none of
-    them empty. A line of more than `most` bytes is held no longer than that can be told, and is
-    one piece."""
+def _at_line_ends(chunks: Iterator[bytes], most: int) -> Iterator[bytes | LargeLine]:
+    """The bytes in pieces that end with a line, none of them empty. A line of more than `most`
+    bytes is held no longer than that can be told, and is one piece."""
     begun: list[bytes] = []
     large: LargeLine | None = None
     for data in chunks:
@@ -160,17 +180,17 @@ def _at_line_ends(chunks: Iterator[bytes], most: int, mark: bytes) -> Iterator[b
             yield large
             large = None
         if cut := chunk.rfind(b"\n") + 1:
-            yield b"".join([*begun, chunk[:cut]]).removeprefix(mark)
-            begun, mark = [], b""
+            yield b"".join([*begun, chunk[:cut]])
+            begun = []
         if chunk[cut:]:
             begun.append(chunk[cut:])
-        if sum(map(len, begun)) > most + len(mark):
-            large = LargeLine(b"".join(begun).removeprefix(mark))
-            begun, mark = [], b""
+        if sum(map(len, begun)) > most:
+            large = LargeLine(b"".join(begun))
+            begun = []
     if large is not None:
         yield large
     elif begun:
-        yield b"".join(begun).removeprefix(mark)
+        yield b"".join(begun)
 
 
 def why_unreadable(error: Exception) -> str:

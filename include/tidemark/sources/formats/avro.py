@@ -69,7 +69,8 @@ class AvroSlice(WholeFile):
         number = 0
         for lines in self._pieces():
             found = pa.array(lines, pa.binary())
-            yield self.with_origin(bounded(found, most_bytes, partial(row_name, number)))
+            columns = bounded(found, most_bytes, partial(row_name, number))
+            yield self.with_origin(columns, number)
             number += len(lines)
 
     def _pieces(self) -> Iterator[list[bytes]]:

@@ -27,6 +27,7 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.sources.files.slices import of_file
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
@@ -61,16 +62,17 @@ class CsvSlice(WholeFile):
         reader = _RecordReader(self.part, self.form, most_bytes)
         for piece in reader.pieces(self.text(self.form.encoding)):
             number = len(piece.rows)
-            first = pa.repeat(pa.scalar(0, pa.int32()), number)
-            origin = pa.table(
-                {"_file": pa.DictionaryArray.from_arrays(first, pa.array([self.part]))}
-            )
+            origin = pa.table(of_file(self.part, np.arange(reader.number - number, reader.number)))
             # With another point a text is no number yet.
             ask = np.full(number, piece.are_proven and self.form.decimal == ".")
-            yield TypedRows(piece.rows, origin, ask, partial(self._lines, piece), are_texts=True)
+            yield TypedRows(piece.rows, origin, ask, partial(_lines, piece, origin), are_texts=True)
 
-    def _lines(self, piece: _Piece, places: Array | None) -> pa.Table:
-        return self.with_origin(piece.lines(places))
+
+def _lines(piece: _Piece, origin: pa.Table, places: Array | None) -> pa.Table:
+    whence = origin if places is None else origin.take(places)
+    for name, column in piece.lines(places).items():
+        whence = whence.append_column(name, column)
+    return whence
 
 
 def header_of(names: Sequence[str], form: CsvForm) -> str:

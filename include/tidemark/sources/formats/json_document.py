@@ -54,8 +54,8 @@ class DocumentSlice(WholeFile):
                 found, size = piece.columns(), 1
             else:
                 found, size = _judged(piece, most_bytes, number), len(piece)
+            yield self.with_origin(found, number)
             number += size
-            yield self.with_origin(found)
 
 
 def _judged(records: Array, most: int, before: int) -> Mapping[str, Array]:

@@ -26,7 +26,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
-from tidemark.sources.files.slices import changed_while_read
+from tidemark.sources.files.slices import changed_while_read, of_file
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.formats.whole_files import GONE, WholeFile, all_lines, row_name
 from tidemark.sources.large_lines import bounded
@@ -185,9 +185,9 @@ class ParquetSlice(WholeFile):
         number = 0
         self._check()
         for rows in parquet_rows(self.part, self.part, self.options, GONE):
-            first = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
-            file = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
-            yield typed_rows(rows, pa.table({"_file": file}), most_bytes, partial(row_name, number))
+            places = np.arange(number, number + len(rows))
+            origin = pa.table(of_file(self.part, places))
+            yield typed_rows(rows, origin, most_bytes, partial(row_name, number))
             number += len(rows)
         self._check()
 

@@ -7,13 +7,14 @@ import codecs
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
-from tidemark.sources.files.slices import changed_while_read, why_unreadable
+from tidemark.sources.files.slices import changed_while_read, of_file, why_unreadable
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice, TypedRows
 from tidemark.storage.files import FileMissing, Options, open_file
@@ -57,12 +58,10 @@ class WholeFile(Slice):
     def estimated_bytes(self) -> int:
         return self.size * _UNPACKED if is_packed(self.part) else self.size
 
-    def with_origin(self, columns: Mapping[str, Array]) -> pa.Table:
-        """Lines of this file in the columns of `Slice.lines`, with its place."""
-        first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
-        return pa.table(
-            {**columns, "_file": pa.DictionaryArray.from_arrays(first, pa.array([self.part]))}
-        )
+    def with_origin(self, columns: Mapping[str, Array], before: int) -> pa.Table:
+        """Lines of this file in the columns of `Slice.lines`; `before` others come before them."""
+        places = np.arange(before, before + len(columns["_value"]))
+        return pa.table({**columns, **of_file(self.part, places)})
 
     def text(self, encoding: str = "utf-8") -> Iterator[bytes]:
         """Its text in UTF-8, without a byte order mark; what is no UTF-8 is the judge's to say.

@@ -8,7 +8,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.sources.kinds import row_origin
-from tidemark.sources.source import OriginColumn
+from tidemark.sources.source import OriginColumn, ordering
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.sources.streams import StreamedSource
 
@@ -39,3 +39,8 @@ class Batch:
     @property
     def origin(self) -> tuple[OriginColumn, ...]:
         return row_origin(self.pipeline)
+
+    @property
+    def order(self) -> tuple[OriginColumn, ...]:
+        """Those by which rows of equal event time are told apart."""
+        return ordering(self.origin)

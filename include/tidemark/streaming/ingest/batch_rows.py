@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidemark.sources.source import Reading
 from tidemark.storage.delta.append import conformed
 from tidemark.streaming.ingest.batch import Batch
-from tidemark.streaming.ingest.judged_slices import LINE
-from tidemark.streaming.schemas import rejects_schema
+from tidemark.streaming.ingest.judged_slices import ID_DIGITS, LINE, reject_ids
+from tidemark.streaming.schemas import Origin, rejects_schema
 
 
 def accepted_rows(judged: DataFrame, batch: Batch) -> DataFrame:
@@ -51,18 +51,29 @@ def with_rejects_columns(rejected: pa.Table, batch: Batch) -> pa.Table:
 
 def rejected_parts(reading: Reading, batch: Batch) -> pa.Table:
     """A row for each part that was rejected as a whole, in the columns of rejects."""
-    rows: list[dict[str, Any]] = [
-        {
-            "reason": verdict.reason,
-            "detail": verdict.detail,
-            **batch.streamed.placed.origin_of(verdict.part),
-            "_batch": batch.number,
-            "_batch_time": batch.time_ms * 1_000,
-        }
-        for verdict in reading.verdicts
-    ]
+    rows: list[dict[str, Any]] = []
+    for verdict in reading.verdicts:
+        where = dict.fromkeys(one.name for one in batch.origin)
+        where |= batch.streamed.placed.origin_of(verdict.part)
+        told = pa.Table.from_pylist([where])
+        rows.append(
+            {
+                "reason": verdict.reason,
+                "detail": verdict.detail,
+                **where,
+                "_batch": batch.number,
+                "_batch_time": batch.time_ms * 1_000,
+                "id": str(reject_ids(told, batch.origin)[0]),
+            }
+        )
     schema = to_arrow_schema(rejects_schema(batch.origin), timezone="UTC")
     return pa.Table.from_pylist(rows, schema)
+
+
+def reject_id(origin: Origin) -> Column:
+    """The id of a reject, as `judged_slices.reject_ids`."""
+    texts = [F.coalesce(F.col(one.name).cast("string"), F.lit("")) for one in origin]
+    return F.substring(F.sha2(F.concat_ws("\n", *texts), 256), 1, ID_DIGITS).alias("id")
 
 
 def _is_accepted() -> Column:
@@ -90,6 +101,7 @@ def _of_rejects(batch: Batch) -> list[Column]:
         F.col(f"`{batch.source.event_time.column}`").alias("event_time"),
         F.col("_repeats").alias("repeats"),
         *_where_from(batch).values(),
+        reject_id(batch.origin),
     ]
 
 

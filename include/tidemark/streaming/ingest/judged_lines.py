@@ -179,7 +179,7 @@ def rejected_columns(by: BatchRules) -> pa.Schema:
     text, time = pa.string(), pa.timestamp("us", "UTC")
     own = [("reason", text), ("detail", text), ("raw", text), ("raw_bytes", pa.binary())]
     fields = [pa.field(name, kind) for name, kind in (*own, ("event_time", time))]
-    return pa.schema([*fields, *_where_from(by)])
+    return pa.schema([*fields, *_where_from(by), pa.field("id", text)])
 
 
 def _where_from(by: BatchRules) -> list[pa.Field[Any]]:

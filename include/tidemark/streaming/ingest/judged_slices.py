@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import cast
 
 import numpy as np
@@ -34,6 +35,8 @@ from tidemark.storage.delta.rows import RecordCounts
 _NAMED_BYTES = 1024**2
 # The line itself, beside the columns of an accepted row.
 LINE = "_value"
+# Of the id of a reject.
+ID_DIGITS = 32
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,20 @@ def _rejects(by: BatchRules, lines: pa.Table, verdicts: pa.Table) -> pa.Table:
     text, no_text = _texts(lines[LINE].combine_chunks())
     columns = [verdicts["reason"], verdicts["detail"], text, no_text, verdicts["event_time"]]
     names = ["reason", "detail", "raw", "raw_bytes", "event_time"]
-    return _side_by_side(pa.table(columns, names=names), _where_from(by, lines))
+    where = _where_from(by, lines)
+    rejects = _side_by_side(pa.table(columns, names=names), where)
+    return rejects.append_column("id", reject_ids(where, by.origin))
+
+
+def reject_ids(where: pa.Table, origin: Sequence[OriginColumn]) -> Array:
+    """The ids of rejects by where they come from: the same each time that a record is read. The
+    first 32 digits of the SHA-256 of the origin's columns as lines of text; null is an empty one
+    (in Spark: `batch_rows.reject_id`)."""
+    columns = [where[one.name].cast(pa.string()).to_pylist() for one in origin]
+    texts = (
+        "\n".join("" if one is None else one for one in row) for row in zip(*columns, strict=True)
+    )
+    return pa.array([sha256(text.encode()).hexdigest()[:ID_DIGITS] for text in texts], pa.string())
 
 
 def _by_reason(verdicts: pa.Table) -> Counter[str]:

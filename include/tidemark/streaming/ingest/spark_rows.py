@@ -87,7 +87,7 @@ def judge_further(
         kept.append(rows)
         judged = _with_failures(rows, batch)
         if unique is None:
-            judged = without_duplicates(judged, batch.origin)
+            judged = without_duplicates(judged, batch.order)
         else:
             judged = _without_repeats(spark, batch, judged, reading, unique, repeated)
         if isinstance(lines, FewLines):
@@ -201,8 +201,8 @@ def _without_repeats(
         _duplicates(spark, batch, judged, reading, times, unique, repeated) if times else None
     )
     if duplicates is None:
-        return without_duplicates(judged, batch.origin)
-    return reject_duplicates(judged, _small(duplicates, duplicates.count()), unique, batch.origin)
+        return without_duplicates(judged, batch.order)
+    return reject_duplicates(judged, _small(duplicates, duplicates.count()), unique, batch.order)
 
 
 def _times(judged: DataFrame, batch: Batch) -> list[tuple[int, int]]:
@@ -223,7 +223,7 @@ def _duplicates(
     repeated: bool,
 ) -> DataFrame | None:
     """The batch's duplicates; None where no id is contested."""
-    source, origin = batch.source, batch.origin
+    source, origin = batch.source, batch.order
     dates = dates_within(times, horizon_micros(unique))
     bronze = spark.read.format("delta").load(spark_uri(batch.bronze.uri))
     # What was lost of a topic or table before may be named as what the batch reads of another.
