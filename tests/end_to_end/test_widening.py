@@ -329,10 +329,11 @@ def test_where_no_table_has_begun_the_former_types_are_asked_for(
 KILLS = [("bronze with wider columns", when) for when in ("after", "before")]
 
 
-@pytest.mark.parametrize(("point", "when"), first_of(KILLS))
+@pytest.mark.parametrize("kill", first_of(KILLS))
 def test_a_kill_while_bronze_is_written_again_loses_nothing(
-    spark: SparkSession, tmp_path: Path, point: str, when: Literal["before", "after"]
+    spark: SparkSession, tmp_path: Path, kill: tuple[str, Literal["before", "after"]]
 ) -> None:
+    point, when = kill
     place = ran(spark, place_at(tmp_path))
     before = rows_of(place)
     wide = widened(place, "long")
