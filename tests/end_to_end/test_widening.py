@@ -15,12 +15,20 @@ from typer.testing import CliRunner
 
 from tests.end_to_end.generations import first_of, is_right, migrate, rolled_back
 from tests.kit.killed import killed
-from tests.kit.running import Place, clicks, query, run_warm, sorted_rows, succeed
+from tests.kit.running import (
+    Place,
+    accept_changed_file,
+    clicks,
+    query,
+    run_warm,
+    sorted_rows,
+    succeed,
+)
 from tests.streaming.audits import audit, event
 from tidemark.cli.main import app
 from tidemark.errors import MigrationRefused
 from tidemark.gold.other_readers import OtherReader, note_reader
-from tidemark.pipeline.column_types import is_wider
+from tidemark.pipeline.column_types import is_wider, same_type
 from tidemark.recompute.migration_result import migration_lines
 from tidemark.recompute.rewind.request import planned
 from tidemark.recompute.table_change import changed_tables
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
 
 MEASURES = {
     "events": "count(*)",
-    "amount": "sum(amount)",
+    "total": "sum(amount)",
     "largest": "max(amount)",
     "mean": "avg(amount)",
 }
@@ -158,11 +166,7 @@ def landed(draw: Random, run: int, value: Draw) -> list[str]:
     ("chain", "seed"),
     [
         ("whole", 1),
-        *(
-            pytest.param(chain, seed, marks=pytest.mark.long)
-            for chain in CHAINS
-            for seed in (2, 3, 4)
-        ),
+        *(pytest.param(chain, seed, marks=pytest.mark.long) for chain in CHAINS for seed in (2, 3)),
     ],
 )
 def test_gold_is_the_batch_over_all_rows_by_the_last_types(
@@ -177,7 +181,7 @@ def test_gold_is_the_batch_over_all_rows_by_the_last_types(
         kept[0][0],
         output_mode=draw.choice(["update", "append"]),
         group_by=["key", "amount"] if draw.random() < 0.5 else ["key"],
-        source={"derive": {"doubled": "amount * 2"} if chain != "floats" else {}},
+        source={"derive": {"rest": "amount % 7"}},
     )
     run, values = 0, []
     for kind, value in [*kept, steps[-1]]:
@@ -188,7 +192,8 @@ def test_gold_is_the_batch_over_all_rows_by_the_last_types(
             before = len(place.bronze())
             result = migrate(spark, place, f"migrate-{run}")
             assert result.error is None, result.error
-            assert (amount_type(place), len(place.bronze())) == (kind, before)
+            assert same_type(amount_type(place), kind)
+            assert len(place.bronze()) == before
             assert find_losses(place.pipeline, place.warehouse) == ()
             is_right(spark, place)
         for _ in range(draw.randint(1, 2)):
@@ -203,10 +208,8 @@ def test_gold_is_the_batch_over_all_rows_by_the_last_types(
     found = sorted(place.bronze()["amount"].to_pylist())
     of_type = type(found[0])
     assert found == sorted(map(of_type, values))
-    if chain != "floats":
-        assert query(
-            "SELECT count(*) FROM bronze WHERE doubled <> amount * 2", bronze=place.bronze()
-        ) == [(0,)]
+    derived = place.bronze().select(["amount", "rest"]).to_pylist()
+    assert all(Decimal(row["rest"]) == Decimal(row["amount"]) % 7 for row in derived)
 
 
 def test_a_date_becomes_its_midnight(spark: SparkSession, tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_what_is_derived_may_not_become_another(spark: SparkSession, tmp_path: P
     place = place_at(tmp_path, source={"derive": {"text": "cast(amount as string)"}})
     place = ran(spark, place)
     said = refused(spark, widened(place, "double"))
-    assert "values of text that would be others (derived anew), such as 1." in said
+    assert "values of text that would be others (derived anew)" in said
     # As a whole number it is the same text.
     assert migrate(spark, widened(place, "long")).error is None
 
@@ -363,22 +366,46 @@ def test_nothing_goes_back_behind_it(spark: SparkSession, tmp_path: Path) -> Non
     assert any("have got wider types since" in reason for reason in plan.refused)
 
 
+def frozen(spark: SparkSession, root: Path, kind: str, first: int) -> Place:
+    """A place whose first window bronze has dropped the rows of (`keep`)."""
+    place = place_at(root, kind)
+    place = replace(place, content={**place.content, "keep": "60 days"})
+    now = datetime.now(UTC)
+    days = ((40, first), (39, 6), (2, 7), (1, 8))
+    place.land(
+        "1.json",
+        [
+            {"at": (now - timedelta(days=ago)).isoformat(), "key": "a", "amount": value}
+            for ago, value in days
+        ],
+    )
+    succeed(spark, place, "run-1")
+    place = replace(place, content={**place.content, "keep": "30 days"})
+    assert accept_changed_file(place) == ["keep"]
+    place.land("2.json", [{"at": now.isoformat(), "key": "a", "amount": 9}])
+    succeed(spark, place, "drops")
+    assert len(place.bronze()) == 3
+    return place
+
+
 @pytest.mark.long
 def test_frozen_rows_keep_their_values(spark: SparkSession, tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    place = replace(place, content={**place.content, "keep": "1 day"})
-    day = timedelta(days=1)
-    start = datetime(2026, 7, 1, 10, tzinfo=UTC)
-    for number in range(4):
-        at = (start + number * day).isoformat()
-        place.land(f"{number}.json", [{"at": at, "key": "a", "amount": 5 + number}])
-        succeed(spark, place, f"run-{number}", scheduled=start + number * day)
-    before = query("SELECT window_start, amount, largest FROM gold", gold=place.gold())
-    place = widened(place, "long")
+    place = frozen(spark, tmp_path, "int", 5)
+    before = query("SELECT window_start, total, largest FROM gold", gold=place.gold())
+    place = widened(place, "double")
     result = migrate(spark, place)
     assert result.error is None, result.error
     assert result.found is not None
-    assert result.found.frozen
-    after = query("SELECT window_start, amount, largest FROM gold", gold=place.gold())
+    assert (result.found.frozen, result.found.corrected) == (2, 0)
+    after = query("SELECT window_start, total, largest FROM gold", gold=place.gold())
     assert sorted(after) == sorted(before)
     assert audit(spark, place).outcome == "equal"
+
+
+@pytest.mark.long
+def test_a_frozen_value_that_the_type_does_not_hold_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = frozen(spark, tmp_path, "long", 2**53 + 1)
+    said = refused(spark, widened(place, "double"))
+    assert "Frozen rows of per_10m have values of largest that a double does not hold" in said
