@@ -21,6 +21,7 @@ from tests.kit.kafka import delete_records, delete_topic, ends, make_topic, new_
 from tests.kit.running import Place, clicks
 from tests.sources.contract.numbered_log import ENDS
 from tidemark.sources.kinds import row_origin
+from tidemark.sources.source import ordering
 from tidemark.upkeep.accept_changes import accept_changes
 
 Row = Mapping[str, Any] | str
@@ -74,11 +75,12 @@ class World(ABC):
         """The source itself is gone."""
 
     def where(self, row: Mapping[str, Any]) -> Where:
-        return tuple(row[one.name] for one in row_origin(self.place.pipeline))
+        return tuple(row[one.name] for one in ordering(row_origin(self.place.pipeline)))
 
     def repeated(self, row: Mapping[str, Any]) -> Where:
         """Where the row comes from that a duplicate repeats."""
-        names = (one.name.removeprefix("_") for one in row_origin(self.place.pipeline))
+        origin = ordering(row_origin(self.place.pipeline))
+        names = (one.name.removeprefix("_") for one in origin)
         return tuple(row["repeats"][name] for name in names)
 
 
