@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from tests.kit.killed import Killed
 from tests.kit.running import Place, clicks, quiet, run_warm, succeed
-from tests.sources.contract.worlds import WORLDS
+from tests.sources.contract.worlds import WORLDS, typed
+from tidemark import commit_point
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.problems import PipelineFileInvalid
 
@@ -72,6 +74,41 @@ def test_each_batch_has_at_most_so_many_bytes_or_one_part(
     # Two large parts are each more than a batch's share: an estimate.
     (about,) = {int(number) for _, number in said}
     assert abs(about - len(read)) <= 2
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("point", ["accepted rows", "rejected rows"])
+def test_a_version_is_read_by_its_files_and_a_killed_run_goes_on_within_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    found = []
+    for name, most in (("whole", None), ("cut", 2)):
+        world = WORLDS["delta"](tmp_path / name)
+        content = {**world.place.content, "advanced": {"max_files_per_batch": most}}
+        place = replace(world.place, content=content)
+        table = typed([*rows(3), {"at": None, "key": "z", "amount": 1}])
+        by_key = table.append_column("part", pa.array([str(n % 7) for n in range(len(table))]))
+        # One version, of seven files.
+        write_deltalake(place.root / "events", by_key, partition_by=["part"])
+        if most:
+            with monkeypatch.context() as patch:
+                reached = []
+
+                def end(at: str, moment: str, _: object, reached: list[str] = reached) -> None:
+                    if (at, moment) == (point, "before"):
+                        reached.append(at)
+                        if len(reached) == 2:
+                            raise Killed(at)
+
+                patch.setattr(commit_point, "on_reach", end)
+                assert run_warm(spark, place, "killed").error is not None
+        succeed(spark, place, "again")
+        found.append((shown(place), place.bronze()["_batch"].to_pylist()))
+        assert len(place.rejects()) == 1
+    (whole, one), (cut, several) = found
+    assert cut == whole
+    assert len(one) == len(several) == 400
+    assert (len(set(one)), len(set(several))) == (1, 4)
 
 
 def test_what_limits_no_batch_is_refused() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,17 +17,20 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.errors import SourceNotFound, SourceRefused
+from tidemark.errors import SourceNotFound, SourceRefused, TableLost
 from tidemark.pipeline.model import Advanced
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import (
+    check_history,
     first_offset,
     lost_parts,
+    moves,
     next_offset,
     steps,
 )
 from tidemark.sources.delta.table import open_table
+from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.position import Position
 
 
@@ -172,6 +177,132 @@ def test_a_limit_of_files_splits_between_versions(uri: str) -> None:
     found = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=3))
     assert [(one.begin, one.next) for one in found] == [(0, 3), (3, 6), (6, 7)]
     assert [n for one in found for n in read(uri, one)] == list(range(1, 9))
+
+
+def append_files(uri: str, *numbers: int) -> None:
+    """A version with a file for each number."""
+    rows = pa.table({"n": pa.array(numbers, pa.int64()), "part": pa.array(numbers, pa.int64())})
+    write_deltalake(uri, rows, mode="append", partition_by=["part"])
+
+
+def without_its_beginning(uri: str) -> None:
+    DeltaTable(uri).create_checkpoint()
+    for number in range(DeltaTable(uri).version()):
+        (Path(uri) / "_delta_log" / f"{number:020}.json").unlink(missing_ok=True)
+
+
+def test_a_version_that_is_too_large_is_read_by_its_files(tmp_path: Path) -> None:
+    uri = str(tmp_path / "events")
+    append_files(uri, 1)
+    append_files(uri, *range(2, 7))
+    append_files(uri, 7)
+    table = open_table(uri, {})
+    found = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=2))
+    cuts = [(one.begin, one.next, one.skip, one.stop) for one in found]
+    assert cuts == [(0, 1, 0, None), (1, 1, 0, 2), (1, 1, 2, 4), (1, 3, 4, None)]
+    assert [sorted(read(uri, one)) for one in found] == [[1], [2, 3], [4, 5], [6, 7]]
+    assert all(Offset.of(one.text, "here") == one for one in found)
+    # By bytes, where a file is larger than what is asked for.
+    by_bytes = steps(first_offset(table, "earliest"), table, Advanced(max_bytes_per_batch=1))
+    assert [len(read(uri, one)) for one in by_bytes] == [1] * 7
+
+
+def test_what_a_table_held_is_read_by_its_files(tmp_path: Path) -> None:
+    uri = str(tmp_path / "events")
+    append_files(uri, *range(5))
+    append_files(uri, 5)
+    without_its_beginning(uri)
+    append_files(uri, 6)
+    table = open_table(uri, {})
+    found = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=4))
+    assert [sorted(read(uri, one)) for one in found] == [[0, 1, 2, 3], [4, 5, 6]]
+
+
+def test_of_a_version_that_was_read_in_part_the_rest_is_told_as_lost(tmp_path: Path) -> None:
+    uri = str(tmp_path / "events")
+    append_files(uri, 0)
+    shutil.copytree(uri, tmp_path / "before")
+    append_files(uri, *range(1, 5))
+    table = open_table(uri, {})
+    _, part, rest = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=2))
+    (gone,) = (file for number, file in files_of(table, rest) if "part=4" in number.file)
+    position = Position(1, replace(part, mark=table.mark(part.last)))
+    Path(table.uri_of(gone)).unlink()
+    assert [reason for _, reason in told(uri, position)] == ["gone"]
+    # A file that was read before is missed by nobody.
+    Path(table.uri_of(next(file for _, file in files_of(table, part)))).unlink()
+    assert [reason for _, reason in told(uri, position)] == ["gone"]
+    # The version itself is gone: an older copy. What was read of it is another then.
+    shutil.rmtree(uri)
+    shutil.copytree(tmp_path / "before", uri)
+    assert told(uri, position) == [("1-1", "set back")]
+    accepted = [accepted_loss_of("1-1", "set back", open_table(uri, {}).id, batch=2)]
+    append_files(uri, 8)
+    again = next_offset(position, open_table(uri, {}), accepted)
+    assert (again.begin, again.next, again.skip) == (1, 2, 0)
+    assert read(uri, again) == [8]
+    # Without that word it is another history.
+    assert position.offset is not None
+    with pytest.raises(TableLost, match="an older copy was brought back and written to since"):
+        check_history(open_table(uri, {}), position.offset, [])
+
+
+def accepted_loss_of(part: str, reason: str, table: str, batch: int) -> AcceptedLoss:
+    return AcceptedLoss(
+        part=part, reason=reason, detail="", by="Ada", accepted="known",
+        at=datetime(2026, 7, 1, tzinfo=UTC), id=table, batch=batch,
+    )  # fmt: skip
+
+
+cutting = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 7)),
+    st.tuples(st.just("append"), st.integers(1, 7)),
+    st.tuples(st.just("optimize"), st.just(0)),
+    st.tuples(st.just("shorten"), st.just(0)),
+    st.tuples(st.just("run"), st.integers(1, 4)),
+    st.tuples(st.just("some"), st.integers(1, 4)),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(st.lists(cutting, max_size=10), st.booleans())
+def test_each_row_is_read_once_wherever_versions_are_cut(
+    history: list[tuple[str, int]], starts_short: bool
+) -> None:
+    """`some`: a run that ends after a batch."""
+    with TemporaryDirectory() as folder:
+        uri, numbers, seen = f"{folder}/events", itertools.count(), Counter[int]()
+        append_files(uri, *(next(numbers) for _ in range(5)))
+        if starts_short:
+            append_files(uri, next(numbers))
+            without_its_beginning(uri)
+        position = Position[Offset]()
+        for act, number in [*history, ("run", 2)]:
+            match act:
+                case "append":
+                    append_files(uri, *(next(numbers) for _ in range(number)))
+                case "optimize":
+                    DeltaTable(uri).optimize.compact()
+                case "shorten" if position.offset is None:
+                    without_its_beginning(uri)
+                case "run" | "some":
+                    table = open_table(uri, {})
+                    assert not lost_parts(position, table, [], skips=False)
+                    planned = first_offset(table, "earliest")
+                    if position.offset is not None:
+                        planned = next_offset(position, table, [])
+                        check_history(table, position.offset, [])
+                    if not moves(position, planned):
+                        continue
+                    found = steps(planned, table, Advanced(max_files_per_batch=number))
+                    for one in found[:1] if act == "some" else found:
+                        marked = replace(one, mark=table.mark(one.last))
+                        rows = read(uri, Offset.of(marked.text, "here"))
+                        assert len(rows) <= number
+                        seen.update(rows)
+                        position = Position(position.batch + 1, marked)
+        assert seen == Counter(range(next(numbers)))
 
 
 def test_values_of_partitions_are_fields_of_their_rows(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def files_of(table: SourceTable, offset: Offset) -> Iterator[tuple[DeltaPart, AddedFile]]:
     """The files whose rows a batch brings, in order; of versions that change rows none."""
     if offset.snapshot is not None:
-        for file in table.snapshot(offset.snapshot):
+        for file in offset.cut(offset.snapshot, table.snapshot(offset.snapshot)):
             yield DeltaPart(offset.snapshot, file.path), file
-    for number, version in table.versions(range(offset.begin, offset.next)):
+    for number, version in table.versions(offset.versions):
         if version is not None and not version.changes_rows:
-            for file in sorted(version.added, key=lambda one: one.path):
+            for file in offset.cut(number, version.files):
                 yield DeltaPart(number, file.path), file
 
 

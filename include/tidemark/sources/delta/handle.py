@@ -106,7 +106,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         if not planning.moves(position, offset):
             return []
         return [
-            replace(one, mark=table.mark(one.next - 1))
+            replace(one, mark=table.mark(one.last))
             for one in planning.steps(offset, table, self.pipeline.advanced)
         ]
 
@@ -289,7 +289,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
         accepted = [
-            *(one for one in of_versions if offset.has(DeltaPart.of(one.part).version)),
+            *(one for one in of_versions if self._reads(table, offset, DeltaPart.of(one.part))),
             *of_batch,
         ]
         verdicts = [one.verdict(since) for one in accepted]
@@ -298,7 +298,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         # Versions that are gone together have one verdict, in the batch of the first of them.
         planned = [one for one in of_batch if one.was_planned]
         gone = [DeltaPart.of(one.part) for one in (*of_versions, *planned)]
-        for number, _ in table.versions(range(offset.begin, offset.next)):
+        for number, _ in table.versions(offset.versions):
             if any(part.holds(DeltaPart(number)) for part in gone):
                 continue
             version = check_is_whole(table, number)
@@ -316,6 +316,16 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         parts = [part for part, _ in files_of(table, offset) if self._is_read(part)]
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
+
+    @staticmethod
+    def _reads(table: SourceTable, offset: Offset, part: DeltaPart) -> bool:
+        """Is it the batch that tells of a part? Of a version that several read, that is the one
+        that would have read the file; of the version as a whole each that knows of it."""
+        if not offset.has(part.version):
+            return False
+        if not part.file or table.id != offset.id or (not offset.skip and offset.stop is None):
+            return True
+        return any(part == one for one, _ in files_of(table, offset))
 
     def _unread_files(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable

@@ -45,6 +45,11 @@ class Version:
     digest: str
 
     @property
+    def files(self) -> tuple[AddedFile, ...]:
+        """The files that it added, in the order of their paths."""
+        return tuple(sorted(self.added, key=lambda one: one.path))
+
+    @property
     def changes_rows(self) -> bool:
         """Did it delete or change rows that were there? RESTORE may only add files: those that were
         read when they came first."""

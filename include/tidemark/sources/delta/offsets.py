@@ -5,37 +5,67 @@
 Which table (its id), and the versions that the batch reads: `from` to the one before `next`, whose
 commit has the digest `mark`: another history of the same table has another one. A batch with a
 `snapshot` reads first all that the table held at that version: the log of before is gone.
+
+What is too large for a batch is read in several, by its files in the order of their paths: with
+`skip` so many of the snapshot, or else of version `from`, were read before; with `stop` the batch
+ends before so many of them, and reads nothing else. `next` is `from` then, and `mark` that of the
+version.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from tidemark.errors import CheckpointUnreadable
 from tidemark.storage.json_text import json_value
 
+File = TypeVar("File")
+
 
 @dataclass(frozen=True)
 class Offset:
-    """Versions of a table from `begin` to the one before `next`; no `mark`: not known."""
+    """Versions of a table from `begin` to the one before `next`; no `mark`: not known. `skip` and
+    `stop` are of the files of what it reads first."""
 
     id: str
     begin: int
     next: int
     snapshot: int | None = None
     mark: str | None = None
+    skip: int = 0
+    stop: int | None = None
+
+    @property
+    def versions(self) -> range:
+        """The versions of which it reads something, without that of a snapshot."""
+        ends_within = self.stop is not None and self.snapshot is None
+        return range(self.begin, self.begin + 1 if ends_within else self.next)
+
+    @property
+    def last(self) -> int:
+        """The newest version that it knows of."""
+        return max(self.next, self.versions.stop) - 1
 
     def has(self, version: int) -> bool:
         """Does the batch read something of a version?"""
-        return version == self.snapshot or self.begin <= version < self.next
+        return version == self.snapshot or version in self.versions
+
+    def cut(self, version: int, files: Sequence[File]) -> Sequence[File]:
+        """Those of the files of a version, or of its snapshot, that the batch reads."""
+        first = self.begin if self.snapshot is None else self.snapshot
+        return files[self.skip : self.stop] if version == first else files
 
     @property
     def text(self) -> str:
         """The offset as the checkpoint has it."""
         versions = {"snapshot": self.snapshot, "from": self.begin, "next": self.next}
-        return json.dumps({"id": self.id, **versions, "mark": self.mark})
+        skip = {"skip": self.skip} if self.skip else {}
+        stop = {} if self.stop is None else {"stop": self.stop}
+        return json.dumps({"id": self.id, **versions, "mark": self.mark, **skip, **stop})
 
     @classmethod
     def of(cls, text: str, place: str) -> Offset:
@@ -45,7 +75,9 @@ class Offset:
             at = found["snapshot"]
             snapshot = None if at is None else int(at)
             versions = int(found["from"]), int(found["next"]), snapshot
-            return cls(str(found["id"]), *versions, found.get("mark"))
+            stop = found.get("stop")
+            cut = int(found.get("skip", 0)), None if stop is None else int(stop)
+            return cls(str(found["id"]), *versions, found.get("mark"), *cut)
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointUnreadable(
                 f"{place} does not tell which versions of a Delta table a batch reads: "

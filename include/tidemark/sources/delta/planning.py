@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
 from tidemark.pipeline.model import Advanced
+from tidemark.sources.delta.files import files_of
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
@@ -59,10 +61,18 @@ def next_offset(
     if before.id != table.id:
         return _from_the_beginning(table)
     begin = before.next
-    for one in accepted:
-        if (one.reason, one.id, one.batch) == (SET_BACK, table.id, position.batch + 1):
-            begin = min(begin, DeltaPart.of(one.part).version)
-    return Offset(table.id, begin, max(begin, table.newest + 1))
+    set_back = [
+        DeltaPart.of(one.part).version
+        for one in accepted
+        if (one.reason, one.id, one.batch) == (SET_BACK, table.id, position.batch + 1)
+    ]
+    if set_back:
+        begin = min([begin, *set_back])
+        return Offset(table.id, begin, max(begin, table.newest + 1))
+    if before.stop is None:
+        return Offset(table.id, begin, max(begin, table.newest + 1))
+    following = max(begin, table.newest + 1)
+    return Offset(table.id, begin, following, before.snapshot, skip=before.stop)
 
 
 def lost_parts(
@@ -88,7 +98,15 @@ def check_history(table: SourceTable, offset: Offset, accepted: Sequence[Accepte
     """Raise TableLost where the last version of a batch is not the one that was planned: a copy
     was brought back and written to since, under the same id and with as many versions. What the
     log does not have any more nobody can tell."""
-    last = offset.next - 1
+    last = offset.last
+    was_cut = offset.snapshot is not None and offset.stop is not None
+    if was_cut and offset.id == table.id and last > table.newest:
+        raise TableLost(
+            f"An older copy of the table {table.uri} was brought back while it was read for "
+            f"the first time: it ends with version {table.newest}, and version {last} was read "
+            "in part. Which rows of bronze it still has is not known. Nothing was read. Bring "
+            "back the table as it was; or let a pipeline of a new name read this one."
+        )
     if offset.mark is None or offset.id != table.id or last > table.newest:
         return
     version = table.version(last)
@@ -139,29 +157,68 @@ def moves(position: Position[Offset], planned: Offset) -> bool:
     before = position.offset
     if position.batch < 0 or before is None:
         return True
-    return (before.id, before.next) != (planned.id, planned.next) or planned.begin < planned.next
+    was, now = (before.id, before.next), (planned.id, planned.next)
+    return was != now or planned.begin < planned.next or planned.snapshot is not None
 
 
 def steps(offset: Offset, table: SourceTable, limits: Advanced) -> list[Offset]:
-    """A plan in batches of at most so many files and bytes, but for a version (or snapshot) that
-    has more: that is read at once."""
-    most_files, most_bytes = limits.max_files_per_batch, limits.max_bytes_per_batch
-    if most_files is None and most_bytes is None:
+    """A plan in batches of at most so many files and bytes. A version, or snapshot, that has more
+    is read in several, by its files; no file is cut."""
+    most = limits.max_files_per_batch or sys.maxsize, limits.max_bytes_per_batch or sys.maxsize
+    if most == (sys.maxsize, sys.maxsize):
         return [offset]
-    found, files, size = [offset], 0, 0
+    found: list[Offset] = []
+    begun, held = None, (0, 0)
+    for one, files in _read_by(offset, table):
+        cuts = _cuts(files, most)
+        if begun is not None and (len(cuts) > 1 or not _fits(_sum(held, _size(files)), most)):
+            found.append(begun)
+            begun, held = None, (0, 0)
+        found += [
+            replace(one, next=one.begin, skip=one.skip + cut.start, stop=one.skip + cut.stop)
+            for cut in cuts[:-1]
+        ]
+        if begun is None:
+            begun = replace(one, skip=one.skip + cuts[-1].start)
+        begun = replace(begun, next=one.next)
+        held = _sum(held, _size(files[cuts[-1].start :]))
+    return [offset] if begun is None else [*found, begun]
+
+
+def _read_by(offset: Offset, table: SourceTable) -> Iterator[tuple[Offset, Sequence[AddedFile]]]:
+    """The snapshot of a plan and each of its versions as plans of their own, with their files."""
+    if offset.snapshot is not None:
+        files = offset.cut(offset.snapshot, table.snapshot(offset.snapshot))
+        yield replace(offset, next=offset.begin), files
     for number, version in table.versions(range(offset.begin, offset.next)):
-        added = () if version is None else version.added
-        files, size = files + len(added), size + sum(one.bytes for one in added)
-        last = found[-1]
-        too_many = most_files is not None and files > most_files
-        too_large = most_bytes is not None and size > most_bytes
-        if number > last.begin and (too_many or too_large):
-            found[-1:] = [
-                replace(last, next=number),
-                replace(last, begin=number, next=offset.next, snapshot=None),
-            ]
-            files, size = len(added), sum(one.bytes for one in added)
-    return found
+        skip = offset.skip if offset.snapshot is None and number == offset.begin else 0
+        files = () if version is None else offset.cut(number, version.files)
+        yield Offset(offset.id, number, number + 1, skip=skip), files
+
+
+def _cuts(files: Sequence[AddedFile], most: tuple[int, int]) -> list[range]:
+    """Files that follow each other in as few pieces as fit; a file that does not is one."""
+    cuts, held = [range(0)], (0, 0)
+    for place, file in enumerate(files):
+        size = _size([file])
+        if len(cuts[-1]) and not _fits(_sum(held, size), most):
+            cuts.append(range(place, place))
+            held = (0, 0)
+        cuts[-1], held = range(cuts[-1].start, place + 1), _sum(held, size)
+    return cuts
+
+
+def _size(files: Sequence[AddedFile]) -> tuple[int, int]:
+    """How many there are, and their bytes together."""
+    return len(files), sum(one.bytes for one in files)
+
+
+def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _fits(size: tuple[int, int], most: tuple[int, int]) -> bool:
+    return size[0] <= most[0] and size[1] <= most[1]
 
 
 def _from_the_beginning(table: SourceTable) -> Offset:
@@ -182,20 +239,21 @@ def _lost_with_the_table(
         )
         yield DeltaGap(DeltaPart(before.next, is_open=True), before.id, REPLACED, what, batch)
         if position.is_pending:
-            versions = DeltaPart(before.begin, last=before.next - 1)
-            what = f"versions {before.begin} to {before.next - 1}, planned and not read, of it too"
+            versions = DeltaPart(before.begin, last=before.last)
+            what = f"versions {before.begin} to {before.last}, planned and not read, of it too"
             yield DeltaGap(versions, before.id, REPLACED, what, position.batch, was_planned=True)
         return
     first = max(before.begin, table.newest + 1)
-    if position.is_pending and first < before.next:
-        versions = DeltaPart(first, last=before.next - 1)
+    if position.is_pending and first <= before.last:
+        versions = DeltaPart(first, last=before.last)
         what = (
             f"an older copy was brought back: the table ends with version {table.newest}, and "
-            f"versions {first} to {before.next - 1} were planned and not read"
+            f"versions {first} to {before.last} were planned and not read"
         )
         yield DeltaGap(versions, table.id, SET_BACK, what, position.batch, was_planned=True)
-    if table.newest + 1 < planned.begin:
-        back = DeltaPart(table.newest + 1, last=planned.begin - 1)
+    begins = max(planned.begin, before.last + 1)
+    if table.newest + 1 < begins:
+        back = DeltaPart(table.newest + 1, last=begins - 1)
         what = (
             f"an older copy was brought back: the table ends with version {table.newest}, and its "
             f"next batch began with {planned.begin}; what bronze took of those versions stays there"
@@ -206,12 +264,14 @@ def _lost_with_the_table(
 def _lost_of(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> Iterator[DeltaGap]:
-    held = () if offset.snapshot is None else table.snapshot(offset.snapshot)
-    versions = list(table.versions(range(offset.begin, min(offset.next, table.newest + 1))))
-    appends = [one for _, one in versions if one is not None and not one.changes_rows]
-    missing = _missing(table, [*held, *(file for one in appends for file in one.added)])
-    if offset.snapshot is not None:
-        yield from _gone_files(table, offset.snapshot, held, missing)
+    numbers = range(offset.begin, min(offset.versions.stop, table.newest + 1))
+    versions = list(table.versions(numbers))
+    files = {part: file for part, file in files_of(table, offset) if part.version <= table.newest}
+    missing = _missing(table, list(files.values()))
+    gone_files = [(part, file) for part, file in files.items() if table.uri_of(file) in missing]
+    for part, file in gone_files:
+        if part.version == offset.snapshot:
+            yield _gone_file(table, part, file)
     known = [DeltaPart.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
     for number, version in versions:
@@ -220,7 +280,7 @@ def _lost_of(
             if not any(part.holds(DeltaPart(number)) for part in known):
                 gone.append(number)
         elif not version.changes_rows:
-            yield from _gone_files(table, number, version.added, missing)
+            yield from (_gone_file(table, *one) for one in gone_files if one[0].version == number)
         elif not skips:
             yield DeltaGap(DeltaPart(number), table.id, CHANGED, changed_text(version))
     if gone:
@@ -246,14 +306,10 @@ def _missing(table: SourceTable, files: Sequence[AddedFile]) -> set[str]:
     return {uri for uri, facts in stat_files(places, table.options).items() if facts is None}
 
 
-def _gone_files(
-    table: SourceTable, number: int, files: Sequence[AddedFile], missing: Set[str]
-) -> Iterator[DeltaGap]:
-    for file in files:
-        if table.uri_of(file) in missing:
-            rows = "some" if file.rows is None else f"{file.rows:,}"
-            what = (
-                f"the file {file.path} of version {number}, with {rows} rows, is gone "
-                "(VACUUM?), and was not read"
-            )
-            yield DeltaGap(DeltaPart(number, file.path), table.id, GONE, what)
+def _gone_file(table: SourceTable, part: DeltaPart, file: AddedFile) -> DeltaGap:
+    rows = "some" if file.rows is None else f"{file.rows:,}"
+    what = (
+        f"the file {file.path} of version {part.version}, with {rows} rows, is gone "
+        "(VACUUM?), and was not read"
+    )
+    return DeltaGap(part, table.id, GONE, what)
