@@ -99,8 +99,8 @@ REFUSED = {
         "source.event_time.column: at → seen: not allowed",
     ),
     "another type": (
-        changed("source", "columns", "amount", to="double"),
-        "source.columns.amount: long → double: not allowed",
+        changed("source", "columns", "amount", to="int"),
+        "source.columns.amount: long → int: not allowed",
     ),
     "a longer keep": (changed("keep", to="2000 days"), "keep: 1000 days → 2000 days: not allowed"),
 }

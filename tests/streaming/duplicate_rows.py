@@ -11,12 +11,13 @@ from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Source
 from tidemark.sources.files.handle import FilesSourceHandle
+from tidemark.sources.source import ordering
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
-FILE = FilesSourceHandle.origin
+FILE = ordering(FilesSourceHandle.origin)
 JUDGED = "_value string, _file string, _position bigint, at timestamp, id string, _reason string"
 
 
