@@ -41,7 +41,8 @@ class Registry:
     ) -> int:
         """Register a schema; its id."""
         number = max(self.schemas, default=0) + 1 if number is None else number
-        told = {"schema": json.dumps(schema), "references": list(references)}
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        told = {"schema": text, "references": list(references)}
         self.schemas[number] = {**told, **({"schemaType": kind} if kind else {})}
         self.versions.setdefault(subject, []).append(number)
         return number

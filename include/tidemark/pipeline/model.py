@@ -498,7 +498,7 @@ class KafkaTopics(_Model):
         return self.pattern or ", ".join(self.named)
 
 
-ValueFormat = Literal["json", "text", "avro", "json_schema"]
+ValueFormat = Literal["json", "text", "avro", "protobuf", "json_schema"]
 
 
 class KafkaSource(Source):
@@ -512,8 +512,8 @@ class KafkaSource(Source):
     kafka: KafkaTopics
     format: ValueFormat = Field(
         default="json",
-        description="What values are: json; text, whose one field is `value`; avro and json_schema "
-        "as serializers of the connection's schema registry write them",
+        description="What values are: json; text, whose one field is `value`; avro, protobuf and "
+        "json_schema as serializers of the connection's schema registry write them",
     )
 
     place_types = MappingProxyType(kafka_columns.PLACE_TYPES)

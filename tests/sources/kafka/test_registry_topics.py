@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf import message_factory
 
 from tests.kit.kafka import produce
+from tests.kit.killed import killed
+from tests.kit.protobuf import pool_of, prefixed
 from tests.kit.registry import Registry, started_registry
 from tests.kit.running import Place, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
@@ -17,6 +20,7 @@ from tests.sources.contract.worlds import Topics
 from tests.sources.kafka.test_values import written
 from tidemark.errors import RETRY, SourceUnavailable
 from tidemark.sources.kafka import registry as asking
+from tidemark.sources.kafka.values import schema_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +111,45 @@ def test_records_of_several_schemas_come_to_what_json_comes_to(
     assert shown(world.place) == shown(plain.place)
     # Once for each id, by the driver alone.
     assert sorted(registry.asked) == ["/schemas/ids/1", "/schemas/ids/2"]
+
+
+@pytest.mark.second
+def test_messages_of_protobuf_come_to_what_json_comes_to(
+    spark: SparkSession, broker: Broker, registry: Registry, tmp_path: Path
+) -> None:
+    Topics.broker = broker
+    plain = Topics(tmp_path / "json")
+    plain.land("0", ROWS)
+    succeed(spark, plain.place, "one")
+    world = world_of(broker, registry, tmp_path / "protobuf")
+    source = {**world.place.content["source"], "format": "protobuf"}
+    world.place.content = {**world.place.content, "source": source}
+    text = """
+        syntax = "proto3";
+        import "kinds.proto";
+        message Other { int32 n = 1; }
+        message Click { string at = 1; optional string key = 2; int64 amount = 3; Kind kind = 4; }
+    """
+    kinds = 'syntax = "proto3"; enum Kind { NONE = 0; }'
+    registry.add("kinds", kinds, kind="PROTOBUF")
+    refers = [{"name": "kinds.proto", "subject": "kinds", "version": 1}]
+    number = registry.add("clicks-value", text, refers, kind="PROTOBUF")
+    pool = pool_of(schema_text("PROTOBUF", text, {"kinds.proto": kinds}))
+    click = message_factory.GetMessageClass(pool.FindMessageTypeByName("Click"))
+    values = [prefixed(number, click(**row).SerializeToString(), 1) for row in ROWS]
+    world.put(values)
+    succeed(spark, world.place, "one")
+    assert shown(world.place) == shown(plain.place)
+    # A batch that is repeated asks nobody.
+    asked = len(registry.asked)
+    world.put([*values[:3], b"\0\0\0\0\x09\0"])
+    with killed("after", "accepted rows"):
+        assert run_warm(spark, world.place, "killed").error is not None
+    registry.answers = (500, {})
+    succeed(spark, world.place, "again")
+    assert len(registry.asked) == asked + 1
+    (bad,) = world.place.rejects().to_pylist()
+    assert "has no schema of the id 9" in bad["detail"]
 
 
 def test_a_replay_needs_no_registry_and_says_the_same(
