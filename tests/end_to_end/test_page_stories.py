@@ -106,3 +106,9 @@ def test_a_pipeline_starts_over_and_is_removed_as_the_page_tells_it(tmp_path: Pa
     assert "There is no pipeline yet" in typed(clone, "".join(code for code, _ in gone)).stdout
     assert not first.exists()
     assert (clone / "warehouse" / "landing" / "access_log").is_dir()
+
+
+def test_the_stories_of_formats_are_as_their_pages_tell_them(tmp_path: Path) -> None:
+    clone = set_up_clone(tmp_path)
+    for name in ("csv", "json-documents", "parquet", "avro"):
+        live(clone, section(page(f"{name}.md"), "In five minutes"))
