@@ -47,8 +47,7 @@ def test_it_is_told_which_and_no_retry_is_asked_for(
     assert error is not None
     assert error.type == "StackExhausted"
     assert job_exit_code(error) == FAILED
-    assert (
-        f"It was {named}, on the row _file file://{tmp_path}/landing/a.json, key abab"
-        in error.message
-    )
+    where = f"It was {named}, on the row _file file://{tmp_path}/landing/a.json, _place "
+    assert where in error.message
+    assert ", key abab" in error.message
     assert len(error.message) < 1_500

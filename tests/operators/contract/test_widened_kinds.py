@@ -67,9 +67,7 @@ def migrate(spark: SparkSession, place: TypedPlace, run_id: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        name
-        if name in ("windows-update", "joins-left")
-        else pytest.param(name, marks=pytest.mark.long)
+        name if name == "windows-update" else pytest.param(name, marks=pytest.mark.long)
         for name in KINDS
     ],
 )
