@@ -307,6 +307,24 @@ def test_what_is_derived_may_not_become_another(spark: SparkSession, tmp_path: P
     assert migrate(spark, widened(place, "long")).error is None
 
 
+def test_what_is_derived_has_to_be_held_by_its_wider_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    large = {"large": f"amount * {2**53 + 1}"}
+    place = ran(spark, place_at(tmp_path, "long", source={"derive": large}), [1, 2, 3])
+    said = refused(spark, widened(place, "double"))
+    assert "values of large that would be others (long → double), such as" in said
+
+
+def test_a_derived_column_alone_does_not_become_wider(spark: SparkSession, tmp_path: Path) -> None:
+    place = ran(spark, place_at(tmp_path, source={"derive": {"more": "amount"}}))
+    source = {**place.content["source"], "derive": {"more": "cast(amount as bigint)"}}
+    place = replace(place, content={**place.content, "source": source})
+    assert accept_changed_file(place) == ["source.derive.more"]
+    assert migrate(spark, place, rebuild=True).error is not None
+    assert amount_type(place) == "integer"
+
+
 def test_a_bronze_that_others_join_with_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     place = ran(spark, place_at(tmp_path))
     note_reader(place.warehouse, OtherReader(pipeline="shops", table="matched"))
@@ -366,9 +384,9 @@ def test_nothing_goes_back_behind_it(spark: SparkSession, tmp_path: Path) -> Non
     assert any("have got wider types since" in reason for reason in plan.refused)
 
 
-def frozen(spark: SparkSession, root: Path, kind: str, first: int) -> Place:
+def frozen(spark: SparkSession, root: Path, kind: str, first: int, **table: Any) -> Place:
     """A place whose first window bronze has dropped the rows of (`keep`)."""
-    place = place_at(root, kind)
+    place = place_at(root, kind, **table)
     place = replace(place, content={**place.content, "keep": "60 days"})
     now = datetime.now(UTC)
     days = ((40, first), (39, 6), (2, 7), (1, 8))
@@ -403,9 +421,13 @@ def test_frozen_rows_keep_their_values(spark: SparkSession, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [({}, "largest"), ({"group_by": ["amount"], "measures": {"n": "count(*)"}}, "amount")],
+)
 def test_a_frozen_value_that_the_type_does_not_hold_is_refused(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, table: dict[str, Any], name: str
 ) -> None:
-    place = frozen(spark, tmp_path, "long", 2**53 + 1)
+    place = frozen(spark, tmp_path, "long", 2**53 + 1, **table)
     said = refused(spark, widened(place, "double"))
-    assert "Frozen rows of per_10m have values of largest that a double does not hold" in said
+    assert f"Frozen rows of per_10m have values of {name} that a double does not hold" in said

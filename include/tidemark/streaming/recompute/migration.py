@@ -263,9 +263,10 @@ def _check_frozen(table: str, former: Former, to: NextGold) -> None:
     """MigrationRefused where a frozen row has a whole number that a double does not hold."""
     if to.frozen_before_ms is None or former.identity is None:
         return
-    for name in sorted(former.kept):
-        old = former.values.get(name)
-        if old is None or not pa.types.is_float64(to.schema.field(name).type):
+    kept = sorted(former.kept & former.values.keys())
+    values = {name: former.values[name] for name in kept}
+    for name, old in {**former.identity, **values}.items():
+        if not pa.types.is_float64(to.schema.field(name).type):
             continue
         if not pa.types.is_integer(former.rows.schema.field(old).type):
             continue

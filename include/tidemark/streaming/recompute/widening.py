@@ -71,13 +71,17 @@ def plan_widening(spark: SparkSession, run: Run) -> Widening | None:
     columns = _to_widen(bronze, planned)
     if not columns:
         return None
+    source = run.pipeline.source
+    of_source = [name for name in columns if name in source.columns]
+    follows = _derived_from(source, of_source)
     for name, (old, new) in columns.items():
-        if not is_wider(new, old):
-            derived_from = " It is derived." if name in run.pipeline.source.derive else ""
+        if not is_wider(new, old) or (name in source.derive and name not in follows):
+            derived_from = " It is derived." if name in source.derive else ""
             raise MigrationRefused(
                 f"Bronze of {run.pipeline.name} holds {name} as {old}, and by the pipeline's file "
-                f"it would be {new}, which does not hold each value of it.{derived_from} "
-                f"{_UNTOUCHED} Put the former type back, or read the field under another name."
+                f"it would be {new}, which is no column of the file that became wider."
+                f"{derived_from} {_UNTOUCHED} Put the former type back, or read the field, or "
+                "derive it, under another name."
             )
     if readers := other_readers(run.warehouse):
         names = ", ".join(one.name for one in readers)
@@ -164,9 +168,9 @@ def _check_values(
     pipeline: Pipeline,
 ) -> None:
     """MigrationRefused where a value would be another."""
-    of_source = [name for name in columns if name in pipeline.source.columns]
-    asked = dict(_changed(rows, planned, of_source))
+    asked = dict(_changed(rows, planned, list(columns)))
     wide = widened(rows.sparkSession, rows, pipeline)
+    of_source = [name for name in columns if name in pipeline.source.columns]
     names = _derived_from(pipeline.source, of_source)
     if names:
         read = with_all_columns(rows.sparkSession, wide, pipeline)
