@@ -247,6 +247,32 @@ def test_of_a_version_that_was_read_in_part_the_rest_is_told_as_lost(tmp_path: P
         check_history(open_table(uri, {}), position.offset, [])
 
 
+def test_of_what_a_table_held_the_rest_is_told_as_lost(tmp_path: Path) -> None:
+    uri = str(tmp_path / "events")
+    append_files(uri, 0)
+    shutil.copytree(uri, tmp_path / "before")
+    append_files(uri, *range(1, 5))
+    without_its_beginning(uri)
+    table = open_table(uri, {})
+    part, *_ = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=2))
+    assert (part.snapshot, part.stop) == (1, 2)
+    position = Position(0, replace(part, mark=table.mark(part.last)))
+    shutil.rmtree(uri)
+    append_files(uri, 7)
+    (lost,) = lost_parts(position, open_table(uri, {}), [], skips=False)
+    assert "nor all but the first 2 files of version 1" in lost.what
+    # An older copy: nobody can say which files of the version it still has.
+    shutil.rmtree(uri)
+    shutil.copytree(tmp_path / "before", uri)
+    with pytest.raises(TableLost, match="while it was read for the first time"):
+        lost_parts(position, open_table(uri, {}), [], skips=False)
+    append_files(uri, 8)
+    position = replace(position, offset=replace(part, mark="of another"))
+    assert position.offset is not None
+    with pytest.raises(TableLost, match="an older copy was brought back and written to since"):
+        check_history(open_table(uri, {}), position.offset, [])
+
+
 def accepted_loss_of(part: str, reason: str, table: str, batch: int) -> AcceptedLoss:
     return AcceptedLoss(
         part=part, reason=reason, detail="", by="Ada", accepted="known",

@@ -85,6 +85,7 @@ def lost_parts(
         planned = [first_offset(table, "latest")]
         found: list[DeltaGap] = []
     else:
+        _check_snapshot(table, before)
         planned = [next_offset(position, table, accepted)]
         found = list(_lost_with_the_table(position, before, table, planned[0]))
         if position.is_pending and before.id == table.id:
@@ -94,19 +95,24 @@ def lost_parts(
     return tuple(one for one in found if not _is_accepted(one, accepted))
 
 
+def _check_snapshot(table: SourceTable, before: Offset) -> None:
+    """Raise TableLost where the table does not have the version any more of which a part was
+    read: what is left of it cannot be told."""
+    was_cut = before.snapshot is not None and before.stop is not None
+    if was_cut and before.id == table.id and before.last > table.newest:
+        raise TableLost(
+            f"An older copy of the table {table.uri} was brought back while it was read for "
+            f"the first time: it ends with version {table.newest}, and version {before.last} was "
+            "read in part. Which rows of bronze it still has is not known. Nothing was read. Bring "
+            "back the table as it was; or let a pipeline of a new name read this one."
+        )
+
+
 def check_history(table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss]) -> None:
     """Raise TableLost where the last version of a batch is not the one that was planned: a copy
     was brought back and written to since, under the same id and with as many versions. What the
     log does not have any more nobody can tell."""
     last = offset.last
-    was_cut = offset.snapshot is not None and offset.stop is not None
-    if was_cut and offset.id == table.id and last > table.newest:
-        raise TableLost(
-            f"An older copy of the table {table.uri} was brought back while it was read for "
-            f"the first time: it ends with version {table.newest}, and version {last} was read "
-            "in part. Which rows of bronze it still has is not known. Nothing was read. Bring "
-            "back the table as it was; or let a pipeline of a new name read this one."
-        )
     if offset.mark is None or offset.id != table.id or last > table.newest:
         return
     version = table.version(last)
@@ -237,10 +243,14 @@ def _lost_with_the_table(
             f"the table of id {before.id} was replaced by another one, of id {table.id}; what came "
             f"to the former from version {before.next} on was not read"
         )
+        if before.snapshot is not None and before.stop is not None:
+            what += f", nor all but the first {before.stop} files of version {before.snapshot}"
         yield DeltaGap(DeltaPart(before.next, is_open=True), before.id, REPLACED, what, batch)
         if position.is_pending:
             versions = DeltaPart(before.begin, last=before.last)
             what = f"versions {before.begin} to {before.last}, planned and not read, of it too"
+            if before.snapshot is not None:
+                what += f", with what it held at version {before.snapshot}"
             yield DeltaGap(versions, before.id, REPLACED, what, position.batch, was_planned=True)
         return
     first = max(before.begin, table.newest + 1)
