@@ -207,6 +207,23 @@ def test_a_version_that_is_too_large_is_read_by_its_files(tmp_path: Path) -> Non
     assert [len(read(uri, one)) for one in by_bytes] == [1] * 7
 
 
+def test_a_version_that_changes_rows_is_never_cut(tmp_path: Path) -> None:
+    """Each batch that knows of it would tell of it."""
+    uri = str(tmp_path / "events")
+    for number in (0, 3):
+        rows = pa.table({"n": [number, number + 1, number + 2], "part": [0, 1, 2]})
+        write_deltalake(uri, rows, mode="append", partition_by=["part"])
+    DeltaTable(uri).update({"n": "n + 10"}, predicate="n >= 3")
+    table = open_table(uri, {})
+    version = table.version(2)
+    assert version is not None
+    assert version.changes_rows
+    assert len(version.added) == 3
+    found = steps(first_offset(table, "earliest"), table, Advanced(max_files_per_batch=1))
+    assert len([one for one in found if one.has(2)]) == 1
+    assert sorted(n for one in found for n in read(uri, one)) == list(range(6))
+
+
 def test_what_a_table_held_is_read_by_its_files(tmp_path: Path) -> None:
     uri = str(tmp_path / "events")
     append_files(uri, *range(5))

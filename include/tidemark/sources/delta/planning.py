@@ -198,7 +198,10 @@ def _read_by(offset: Offset, table: SourceTable) -> Iterator[tuple[Offset, Seque
         yield replace(offset, next=offset.begin), files
     for number, version in table.versions(range(offset.begin, offset.next)):
         skip = offset.skip if offset.snapshot is None and number == offset.begin else 0
-        files = () if version is None else offset.cut(number, version.files)
+        # Of one that changes rows none is read, and one batch tells of it.
+        files = ()
+        if version is not None and not version.changes_rows:
+            files = offset.cut(number, version.files)
         yield Offset(offset.id, number, number + 1, skip=skip), files
 
 
@@ -278,10 +281,12 @@ def _lost_of(
     versions = list(table.versions(numbers))
     files = {part: file for part, file in files_of(table, offset) if part.version <= table.newest}
     missing = _missing(table, list(files.values()))
-    gone_files = [(part, file) for part, file in files.items() if table.uri_of(file) in missing]
-    for part, file in gone_files:
-        if part.version == offset.snapshot:
-            yield _gone_file(table, part, file)
+    gone_files: dict[int, list[DeltaGap]] = {}
+    for part, file in files.items():
+        if table.uri_of(file) in missing:
+            gone_files.setdefault(part.version, []).append(_gone_file(table, part, file))
+    if offset.snapshot is not None:
+        yield from gone_files.get(offset.snapshot, ())
     known = [DeltaPart.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
     for number, version in versions:
@@ -290,7 +295,7 @@ def _lost_of(
             if not any(part.holds(DeltaPart(number)) for part in known):
                 gone.append(number)
         elif not version.changes_rows:
-            yield from (_gone_file(table, *one) for one in gone_files if one[0].version == number)
+            yield from gone_files.get(number, ())
         elif not skips:
             yield DeltaGap(DeltaPart(number), table.id, CHANGED, changed_text(version))
     if gone:
