@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from google.protobuf import message_factory
 from typer.testing import CliRunner, Result
 
 from tests.kit.kafka import (
@@ -19,11 +20,13 @@ from tests.kit.kafka import (
     produce,
     produce_transaction,
 )
+from tests.kit.protobuf import pool_of, prefixed
 from tests.kit.registry import started_registry
 from tests.sources.kafka.test_values import written
 from tidemark.cli.main import app
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import KafkaSource, Pipeline
+from tidemark.sources.kafka.values import schema_text
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -235,3 +238,29 @@ def test_records_of_a_schema_registry_are_proposed_with_their_format(
         "id": "string not null", "at": "timestamp not null", "amount": "double not null",
     }  # fmt: skip
     assert pipeline.source.event_time.column == "at"
+
+
+@pytest.mark.second
+def test_messages_of_protobuf_are_proposed_with_their_format_and_without_their_keys(
+    broker: Broker, project: Path
+) -> None:
+    text = 'syntax = "proto3"; message Order { string id = 1; string at = 2; int32 number = 3; }'
+    order = message_factory.GetMessageClass(
+        pool_of(schema_text("PROTOBUF", text, {})).FindMessageTypeByName("Order")
+    )
+    topic = kept(broker)
+    with started_registry() as registry:
+        number = registry.add("orders-value", text, kind="PROTOBUF")
+        times = [f"2026-07-01T10:{n:02}:00Z" for n in range(60)]
+        rows = [order(id=f"o{n}", at=at, number=n % 7 + 1) for n, at in enumerate(times)]
+        values = [prefixed(number, row.SerializeToString()) for row in rows]
+        produce(broker, topic, values, keys=[written(number, "string", f"k{n}") for n in range(60)])
+        settings = json.loads((project / "include" / "settings.yaml").read_text())
+        settings["connections"]["events"]["schema_registry"] = {"url": registry.url}
+        (project / "include" / "settings.yaml").write_text(json.dumps(settings))
+        pipeline = proposed(project, topic)
+    assert isinstance(pipeline.source, KafkaSource)
+    assert pipeline.source.format == "protobuf"
+    assert types(pipeline) == {
+        "id": "string not null", "at": "timestamp not null", "number": "long not null",
+    }  # fmt: skip

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 Answer = tuple[int, Any]
 
 
 @dataclass
 class Registry:
-    """`schemas` by id; `versions`: their ids by subject, from version 1. `login`: `user:password`
-    that it asks for. `asked`: the paths of requests, in order. `answers`: what it says to all."""
+    """`schemas` by id, which is their GUID's number too; `versions`: their ids by subject, from
+    version 1. `login`: `user:password` that it asks for. `asked`: the paths of requests, in order.
+    `answers`: what it says to all."""
 
     url: str = ""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -54,9 +56,10 @@ class Registry:
             return self.answers
         if self.login is not None and login != self.login:
             return 401, {"error_code": 401, "message": "Unauthorized"}
-        if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
-            if (known := self.schemas.get(int(found[1]))) is None:
-                return 404, {"error_code": 40403, "message": f"Schema {found[1]} not found"}
+        if found := re.fullmatch(r"/schemas/(?:ids/(\d+)|guids/([0-9a-f-]{36}))", path):
+            number = int(found[1]) if found[1] else UUID(found[2]).int
+            if (known := self.schemas.get(number)) is None:
+                return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
             return 200, known
         if found := re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)", path):
             ids = self.versions.get(subject := unquote(found[1]), [])

@@ -504,3 +504,25 @@ def test_whatever_stands_anywhere_the_names_of_types_are_not_shown(
     reduce(lambda value, key: value[key], above, document)[last] = junk
     text = said(yaml.safe_dump(document))
     assert not re.search(r"\w\[[a-z]+[],-]|function-|constrained|literal\[|Input should", text)
+
+
+@pytest.mark.parametrize(
+    ("columns", "key_format", "told"),
+    [
+        ("key: {type: long, field: _key.id}", "avro", "good"),
+        ("_key: array<int>", "json", "good"),
+        ("_key: string", "text", "good"),
+        ("x: long", "avro", "key_format: no column is made of `_key`"),
+        ("_key: long", "text", "_key is of type string, not long"),
+        ("key: {type: long, field: _key.id}", "text", "declared without a field"),
+        ("_key: {type: string, field: id}", "avro", "no column is made of `_key`"),
+        ("_key: long\n    x: {type: string, field: _headers}", "avro", "without a field"),
+        ("_key: long\n    _kafka_time: long", "avro", "_kafka_time is of type timestamp, not long"),
+    ],
+)
+def test_columns_of_a_key_are_what_its_format_can_hold(
+    columns: str, key_format: str, told: str
+) -> None:
+    text = KAFKA.replace(", starting: X", "").replace("    end: long\n", "    end: long\n    X\n")
+    text = text.replace("  event_time:", f"  key_format: {key_format}\n  event_time:")
+    assert told in said(text.replace("X", columns))

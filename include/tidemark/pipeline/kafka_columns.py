@@ -76,8 +76,8 @@ def with_numbers(value: object) -> object:
 
 
 def check_types(columns: Mapping[str, str]) -> None:
-    """ValueError where a column of the message has another type than it can have."""
-    for name, kind in TYPES.items():
-        found = columns.get(name, kind)
+    """ValueError where one of the message's own columns has another type than it can have."""
+    for name, found in columns.items():
+        kind = TYPES[name]
         if re.sub(r"\s", "", found.lower()) != kind:
             raise ValueError(f"columns: {name} is of type {kind}, not {found}")

@@ -515,15 +515,27 @@ class KafkaSource(Source):
         description="What values are: json; text, whose one field is `value`; avro, protobuf and "
         "json_schema as serializers of the connection's schema registry write them",
     )
+    key_format: ValueFormat = Field(
+        default="text",
+        description="What keys are: text; or of any type, and with fields (`{field: _key.id}`), "
+        "as json, avro, protobuf or json_schema",
+    )
 
     place_types = MappingProxyType(kafka_columns.PLACE_TYPES)
 
     @model_validator(mode="after")
     def _columns_of_the_message(self) -> Self:
-        kafka_columns.check_types({name: one.type for name, one in self.columns.items()})
+        with_fields = set() if self.key_format == "text" else {kafka_columns.KEY}
+        own = kafka_columns.TYPES.keys()
+        firsts = {name: column.path(name)[0] for name, column in self.columns.items()}
+        if with_fields - set(firsts.values()):
+            raise ValueError("key_format: no column is made of `_key`")
+        kafka_columns.check_types(
+            {name: one.type for name, one in self.columns.items() if name in own - with_fields}
+        )
         for name, column in self.columns.items():
-            first = column.path(name)[0]
-            if first != name and {first, name} & set(kafka_columns.TYPES):
+            of_message = {firsts[name], name} & own
+            if of_message - with_fields and column.path(name) != (name,):
                 raise ValueError(f"`{name}`: what is the message's own is declared without a field")
         time = self.event_time
         if time.column == kafka_columns.TIME and (time.format != "iso8601" or time.zone):

@@ -52,7 +52,7 @@ message Other { message Inner { int32 n = 1; } int32 m = 1; }
 ADDRESS = 'syntax = "proto3"; package places; message Address { string city = 1; }'
 REFERENCES = {"places/address.proto": ADDRESS}
 TEXT = schema_text("PROTOBUF", SCHEMA, REFERENCES)
-VALUES = MessageValues("protobuf", {7: TEXT})
+VALUES = MessageValues("protobuf", {"7": TEXT})
 POOL = pool_of(TEXT)
 
 
@@ -139,7 +139,7 @@ def test_a_message_that_is_cut_or_has_no_json_is_none() -> None:
 
 
 def broken(text: str) -> MessageValues:
-    return MessageValues("protobuf", {7: text})
+    return MessageValues("protobuf", {"7": text})
 
 
 @pytest.mark.parametrize(

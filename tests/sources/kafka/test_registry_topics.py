@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from google.protobuf import message_factory
@@ -113,7 +114,6 @@ def test_records_of_several_schemas_come_to_what_json_comes_to(
     assert sorted(registry.asked) == ["/schemas/ids/1", "/schemas/ids/2"]
 
 
-@pytest.mark.second
 def test_messages_of_protobuf_come_to_what_json_comes_to(
     spark: SparkSession, broker: Broker, registry: Registry, tmp_path: Path
 ) -> None:
@@ -150,6 +150,59 @@ def test_messages_of_protobuf_come_to_what_json_comes_to(
     assert len(registry.asked) == asked + 1
     (bad,) = world.place.rejects().to_pylist()
     assert "has no schema of the id 9" in bad["detail"]
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("few", [True, False])
+def test_keys_of_a_registry_and_schemas_named_in_headers(
+    spark: SparkSession,
+    broker: Broker,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    few: bool,
+) -> None:
+    from tidemark.streaming.ingest import judged_lines
+
+    if not few:
+        monkeypatch.setattr(judged_lines, "FEW_BYTES", -1)
+    of_key = {
+        "type": "record", "name": "Key",
+        "fields": [{"name": "shop", "type": "string"}, {"name": "number", "type": "long"}],
+    }  # fmt: skip
+    world = world_of(broker, registry, tmp_path)
+    source = world.place.content["source"]
+    columns = {
+        **source["columns"],
+        "key": {"type": "string", "field": "_key.shop"},
+        "number": {"type": "long", "field": "_key.number"},
+    }
+    source = {**source, "key_format": "avro", "columns": columns}
+    world.place.content = {**world.place.content, "source": source}
+    number, named = registry.add("clicks-key", of_key), registry.add("clicks-value", schema())
+    keys: list[Any] = [
+        written(number, of_key, {"shop": row["key"], "number": n}) for n, row in enumerate(ROWS)
+    ]
+    # A message without a key, one whose key goes on, and one whose value has such a field.
+    keys += [None, keys[0] + b"x", keys[0]]
+    twice = schema("_key")
+    bodies = [written(named, schema(), {**row, "key": None})[5:] for row in [*ROWS, *ROWS[:2]]]
+    value = ("__value_schema_id", b"\x01" + UUID(int=named).bytes)
+    assert world.broker is not None
+    produce(broker, world.topic, bodies, partition=0, keys=keys[:-1], headers=[value])
+    prefixed_values = [written(registry.add("twice", twice), twice, {**ROWS[0], "_key": 1})]
+    produce(broker, world.topic, prefixed_values, partition=0, keys=keys[-1:])
+    rows = succeed(spark, world.place, "one").rows
+    assert (rows.accepted, rows.rejected) == (101, {"malformed": 2})
+    found = world.place.bronze().select(["at", "key", "number", "amount"]).to_pylist()
+    numbered = sorted((row["number"], row["key"], row["amount"]) for row in found if row["key"])
+    assert numbered == [(n, row["key"], row["amount"]) for n, row in enumerate(ROWS)]
+    assert [row["number"] for row in found if row["key"] is None] == [None]
+    details = sorted(row["detail"] for row in world.place.rejects().to_pylist())
+    assert details[0] == "1 bytes lie behind the key's record of schema 1"
+    assert sorted(registry.asked) == [
+        f"/schemas/guids/{UUID(int=named)}", "/schemas/ids/1", "/schemas/ids/3",
+    ]  # fmt: skip
 
 
 def test_a_replay_needs_no_registry_and_says_the_same(

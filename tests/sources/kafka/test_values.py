@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer
+from confluent_kafka.schema_registry.serde import SchemaId
+from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +74,7 @@ def written(number: int, schema: Any, value: Any, *references: Any) -> bytes:
 
 def avro(**schemas: Any) -> MessageValues:
     texts = {
-        int(name[1:]): None if one is None else schema_text("AVRO", json.dumps(one), {})
+        name[1:]: None if one is None else schema_text("AVRO", json.dumps(one), {})
         for name, one in schemas.items()
     }
     return MessageValues("avro", texts)
@@ -94,7 +100,7 @@ def test_a_schema_may_refer_to_others() -> None:
     home, work = {"city": "Graz"}, {"city": "Wien"}
     order = {"id": 5, "home": home, "work": work, "at": at, "amount": Decimal("1.50")}
     text = schema_text("AVRO", json.dumps(ORDER), {"com.acme.Address": json.dumps(ADDRESS)})
-    line = MessageValues("avro", {1: text}).line(written(1, ORDER, order, ADDRESS))
+    line = MessageValues("avro", {"1": text}).line(written(1, ORDER, order, ADDRESS))
     assert line.decode() == (
         '{"id": 5, "home": {"city": "Graz"}, "work": {"city": "Wien"}, '
         '"at": "2026-07-01T10:00:00Z", "amount": 1.50}'
@@ -122,7 +128,7 @@ def test_a_schema_that_reads_no_record_says_so() -> None:
         "type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}],
     }  # fmt: skip
     values = avro(_1=None, _2=holds_itself, _3={"type": "nonsense"})
-    texts = {**values.schemas, 4: schema_text("PROTOBUF", "syntax", {})}
+    texts = {**values.schemas, "4": schema_text("PROTOBUF", "syntax", {})}
     values = MessageValues("avro", texts)
     body = b"\x02\x00"
     assert why_not(values, struct.pack(">bI", 0, 1) + body) == (
@@ -141,14 +147,70 @@ def test_text_and_json_schema_need_no_registry() -> None:
     assert "schema registry's serializers" in why_not(values, b'{"a": 1}')
 
 
+def test_a_header_names_the_schema_as_a_registrys_serializer_writes_it(registry: Registry) -> None:
+    row = {"s": "abc", "n": 5, "x": 1.5, "l": [1, 2]}
+    number = registry.add("plain", PLAIN)
+    guid = str(UUID(int=number))
+    body = written(number, PLAIN, row)[5:]
+    headers: list[tuple[str, bytes]] = []
+    context = SerializationContext("plain", MessageField.VALUE, headers)
+    assert header_schema_id_serializer(body, context, SchemaId("AVRO", number, guid)) == body
+    message: Any = SimpleNamespace(value=lambda: body, headers=lambda: headers)
+    values = MessageValues("avro")
+    assert values.needed([message]) == {guid}
+    values = MessageValues("avro", asked(registry, guid, str(UUID(int=9))))
+    assert json.loads(values.line(body, values.header(message))) == row
+    assert registry.asked == [f"/schemas/guids/{guid}", f"/schemas/guids/{UUID(int=9)}"]
+    with pytest.raises(ValueUnusable, match=r"no schema of the id 0{8}-.*9"):
+        values.line(body, b"\x01" + UUID(int=9).bytes)
+    with pytest.raises(ValueUnusable, match=r"schema's header of the value begins with 01 02, "):
+        values.line(body, b"\x01\x02")
+    # A header of the first form, and JSON without a prefix.
+    values = MessageValues("avro", {str(number): values.schemas[guid]})
+    assert json.loads(values.line(body, struct.pack(">bI", 0, number))) == row
+    assert MessageValues("json_schema").line(b'{"a": 1}', headers[0][1]) == b'{"a": 1}'
+
+
+def test_the_place_of_a_message_of_protobuf_stands_in_the_header() -> None:
+    schema = 'syntax = "proto3"; message Other { } message Click { string key = 1; }'
+    text, guid = schema_text("PROTOBUF", schema, {}), UUID(int=7)
+    header = SchemaId("PROTOBUF", 7, str(guid), [1]).guid_to_bytes()
+    values = MessageValues("protobuf", {str(guid): text})
+    assert values.line(b"\x0a\x01k", header) == b'{"key": "k"}'
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "line"),
+    [
+        ("json", b' {"id": 5} ', b' {"id": 5} '),
+        ("json", b"5", b"5"),
+        ("json_schema", b'\0\0\0\0\x07"k"', b'"k"'),
+        ("avro", written(7, "string", "k"), b'"k"'),
+        ("avro", written(7, "string", "k")[5:], None),
+        ("json", b'1, "amount": 5', None),
+        ("json", b"", None),
+        ("json", b"k", None),
+        ("json_schema", b'\0\0\0\0\x071, "amount": 5', None),
+    ],
+)
+def test_a_key_is_one_value_of_json(form: Any, key: bytes, line: bytes | None) -> None:
+    texts = {"7": schema_text("AVRO", '"string"', {})}
+    keys = MessageValues(form, texts, "key")
+    if line is not None:
+        assert keys.line(key) == line
+    else:
+        assert re.search("[Tt]he key", why_not(keys, key))
+
+
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     with started_registry() as found:
         yield found
 
 
-def asked(registry: Registry, *ids: int, **more: Any) -> dict[int, str | None]:
-    return asked_for(RegistryConnection(url=registry.url, **more), "events", ids)
+def asked(registry: Registry, *ids: int | str, **more: Any) -> dict[str, str | None]:
+    connection = RegistryConnection(url=registry.url, **more)
+    return asked_for(connection, "events", [str(one) for one in ids])
 
 
 def test_a_registry_is_asked_for_a_schema_and_for_what_it_refers_to(registry: Registry) -> None:
@@ -162,7 +224,7 @@ def test_a_registry_is_asked_for_a_schema_and_for_what_it_refers_to(registry: Re
     number = registry.add("orders-value", ORDER, [of_address])
     found = asked(registry, number, 99)
     named = {"com.acme.City": json.dumps(city), "com.acme.Address": json.dumps(address)}
-    assert found == {number: schema_text("AVRO", json.dumps(ORDER), named), 99: None}
+    assert found == {"3": schema_text("AVRO", json.dumps(ORDER), named), "99": None}
     assert registry.asked == [
         "/schemas/ids/3",
         "/subjects/of%2Faddresses/versions/1",
@@ -178,7 +240,7 @@ def test_a_registry_is_asked_for_a_schema_and_for_what_it_refers_to(registry: Re
 def test_a_registry_asks_for_a_login(registry: Registry) -> None:
     registry.login = "reader:secret:with colon"
     number = registry.add("a", PLAIN)
-    assert asked(registry, number, user="reader", password="secret:with colon")[number]
+    assert asked(registry, number, user="reader", password="secret:with colon")[str(number)]
     with pytest.raises(SourceRefused, match="does not let us in: 401") as error:
         asked(registry, number, user="reader", password="wrong one")
     assert "wrong one" not in str(error.value)
@@ -214,10 +276,10 @@ def test_a_registry_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch)
 def test_schemas_are_kept_and_a_missing_one_for_its_batch(tmp_path: Path) -> None:
     ingest = Checkpoint(str(tmp_path / "ingest"), {})
     assert kept_schemas(ingest) == KeptSchemas()
-    keep_schemas(ingest, KeptSchemas(schemas={1: "one"}, missing={2: 1_000, 3: 2_000}))
+    keep_schemas(ingest, KeptSchemas(schemas={"1": "one"}, missing={"2": 1_000, "3": 2_000}))
     kept = kept_schemas(ingest)
-    assert kept.of_batch(1_000) == {1: "one", 2: None}
-    assert kept.of_batch(3_000) == {1: "one"}
+    assert kept.of_batch(1_000) == {"1": "one", "2": None}
+    assert kept.of_batch(3_000) == {"1": "one"}
     Path(f"{ingest.uri}.schemas.json").write_text("{")
     with pytest.raises(NoteUnreadable, match="is asked again"):
         kept_schemas(ingest)

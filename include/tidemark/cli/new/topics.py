@@ -6,6 +6,8 @@ they came: by Kafka's time of the message, those of a partition as they stand th
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -107,9 +109,12 @@ def _values(messages: Sequence[Message], connection: str, settings: Settings) ->
         return MessageValues("json")
     if sum(value[PREFIX:].lstrip().startswith(b"{") for value in named) >= 0.9 * len(named):
         return MessageValues("json_schema")
-    avro = MessageValues("avro")
+    found = MessageValues("avro")
     registry = registry_of(settings.connections, connection)
-    return replace(avro, schemas=asked_for(registry, connection, sorted(avro.needed(messages))))
+    schemas = asked_for(registry, connection, sorted(found.needed(messages)))
+    kinds = Counter(json.loads(text)["kind"] for text in schemas.values() if text)
+    protobuf = kinds["PROTOBUF"] > kinds["AVRO"]
+    return replace(found, format="protobuf" if protobuf else "avro", schemas=schemas)
 
 
 def _as_they_came(messages: Iterable[Message]) -> list[Message]:
@@ -136,18 +141,19 @@ def _sample(
         value = message.value()
         with suppress(ValueUnusable):
             if value is not None and len(value) <= most_bytes:
-                row = row_of(values.line(value))
+                row = row_of(values.line(value, values.header(message)))
                 found += [] if row is None else [(row, message)]
     if not found:
         raise SampleUnusable(
             f"None of the first {len(messages):,} messages of `{topic}` has a value that is one "
-            "JSON object, or an Avro record of a schema registry's, which a source of messages "
-            "needs. Are they Protobuf? Then put them into another topic as JSON."
+            "JSON object, or a record of a schema registry's, which a source of messages needs. "
+            "Then put them into another topic as JSON."
         )
     beside = {TIME: tuple(_time(message) for _, message in found)}
-    # Keys that are no text would make their messages malformed.
+    # Keys that are no text would make their messages malformed; a registry's begin with a zero.
     with suppress(UnicodeDecodeError):
-        beside[KEY] = tuple(_text(message.key()) for _, message in found)
+        keys = tuple(_text(message.key()) for _, message in found)
+        beside |= {} if any(key and key[0] == "\0" for key in keys) else {KEY: keys}
     rows = tuple(row for row, _ in found)
     return Sample(
         rows,

@@ -20,7 +20,7 @@ from tidemark.errors import (
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
-from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline, ValueFormat
+from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.connections import client_options, connection_of, registry_of
 from tidemark.sources.kafka import losses, planning
@@ -101,12 +101,6 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         """What the pipeline's file says of them."""
         assert isinstance(self.pipeline.source, KafkaSource)
         return self.pipeline.source.kafka
-
-    @property
-    def values(self) -> ValueFormat:
-        """What the values of messages are."""
-        assert isinstance(self.pipeline.source, KafkaSource)
-        return self.pipeline.source.format
 
     @property
     def client(self) -> Mapping[str, str]:
@@ -202,11 +196,11 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         from tidemark.sources.kafka.slices import in_slices
 
         parts = in_slices(map(OffsetRange.of, reading.read))
-        schemas = {}
-        if self.values == "avro":
-            from tidemark.sources.kafka.registry import kept_schemas
+        if not self._slice().as_lines.ask_registry:
+            return [self._slice(*together) for together in parts]
+        from tidemark.sources.kafka.registry import kept_schemas
 
-            schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
+        schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
         return [self._slice(*together, schemas=schemas) for together in parts]
 
     def provide(self, ingest: Checkpoint, batch: int, needed: Sequence[str]) -> None:
@@ -215,7 +209,7 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
 
         name = self.kafka.connection
         registry = registry_of(self.settings.connections, name)
-        found = asked_for(registry, name, list(map(int, needed)))
+        found = asked_for(registry, name, needed)
         kept, asked_ms = kept_schemas(ingest), ingest.offsets(batch).batch_time_ms
         there = {one: text for one, text in found.items() if text is not None}
         update = {
@@ -274,7 +268,7 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         source = {
             "first_messages": ends_behind(planned, messages),
             "below": str(copies.parent),
-            "format": self.values,
+            **self.pipeline.source.model_dump(include={"format", "key_format"}, exclude_unset=True),
             "kafka": {**kafka, "topics": sorted(states), "starting": begin},
         }
         partitions = len({(one.topic(), one.partition()) for one in messages})
@@ -429,8 +423,9 @@ def topic_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
     for name in ("offsets_without_record", "max_message_bytes"):
         if getattr(was, name) != getattr(now, name):
             yield _change(f"source.kafka.{name}", getattr(was, name), getattr(now, name), FROM_NOW)
-    if before.format != after.format:
-        yield _change("source.format", before.format, after.format, FROM_NOW)
+    for name in ("format", "key_format"):
+        if getattr(before, name) != getattr(after, name):
+            yield _change(f"source.{name}", getattr(before, name), getattr(after, name), FROM_NOW)
     limit, other = (one.advanced.max_messages_per_batch for one in (old, new))
     if limit != other:
         yield _change("advanced.max_messages_per_batch", limit, other, FROM_NOW)

@@ -37,11 +37,22 @@ _BLANK = b" \t\r\n"
 @dataclass(frozen=True)
 class AsLines:
     """Which further fields a line has (`fields`), how large a value may be by the pipeline, and how
-    values are written."""
+    values are written, and keys; `keys` None: they are text."""
 
     fields: tuple[str, ...]
     most_bytes: int
     values: MessageValues
+    keys: MessageValues | None = None
+
+    def needed(self, messages: Sequence[Message]) -> set[str]:
+        """The ids of schemas that these messages name and that are not known."""
+        found = self.values.needed(messages)
+        return found | self.keys.needed(messages) if self.keys else found
+
+    @property
+    def ask_registry(self) -> bool:
+        """Does reading them take schemas of a registry?"""
+        return self.values.ask_registry or (self.keys is not None and self.keys.ask_registry)
 
     def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
         """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
@@ -65,7 +76,7 @@ class AsLines:
         if len(value) > (most := min(self.most_bytes, most_bytes)):
             return _too_large(value, "The value", most)
         try:
-            said = self.values.line(value)
+            said = self.values.line(value, self.values.header(message))
             line = spliced(said, self._fields(message)) if self.fields else said
         except ValueUnusable as error:
             return _Line(value, None, MALFORMED, str(error))
@@ -80,7 +91,7 @@ class AsLines:
         found: dict[str, Any] = {}
         for name in self.fields:
             match name:
-                case "_key":
+                case "_key" if self.keys is None:
                     found[KEY] = _text(message.key(), "The message's key")
                 case "_kafka_time":
                     found[TIME] = _time(message)
@@ -95,7 +106,12 @@ class AsLines:
                     found[PARTITION] = message.partition()
                 case "_offset":
                     found[OFFSET] = message.offset()
-        return json.dumps(found, ensure_ascii=False).encode()[1:-1]
+        fields = json.dumps(found, ensure_ascii=False).encode()[1:-1]
+        if self.keys is None:
+            return fields
+        data = self.keys.bytes_of(message)
+        key = b"null" if data is None else self.keys.line(data, self.keys.header(message))
+        return f'"{KEY}": '.encode() + key + (b", " + fields if fields else b"")
 
 
 def as_lines(
@@ -105,8 +121,11 @@ def as_lines(
     message's own. `schemas`: those that are known of a registry, by their ids."""
     source = pipeline.source
     assert isinstance(source, KafkaSource)
-    fields = tuple(name for name in TYPES if name in source.columns)
-    return AsLines(fields, most_bytes, MessageValues(source.format, schemas))
+    declared = {column.path(name)[0] for name, column in source.columns.items()}
+    fields = tuple(name for name in TYPES if name in declared)
+    text = KEY not in declared or source.key_format == "text"
+    keys = None if text else MessageValues(source.key_format, schemas, "key")
+    return AsLines(fields, most_bytes, MessageValues(source.format, schemas), keys)
 
 
 def spliced(value: bytes, fields: bytes) -> bytes:

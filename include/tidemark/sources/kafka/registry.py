@@ -39,14 +39,14 @@ _REFUSED = (401, 403)
 
 
 class KeptSchemas(Facts):
-    """`schemas`: by id, with those that they refer to (`schema_text`). `missing`: by id, the time
-    of the batch for which the registry did not have it, in milliseconds."""
+    """`schemas`: by id or GUID, with those that they refer to (`schema_text`). `missing`: by id,
+    the time of the batch for which the registry did not have it, in milliseconds."""
 
     version: Literal[1] = 1
-    schemas: dict[int, str] = Field(default_factory=dict)
-    missing: dict[int, int] = Field(default_factory=dict)
+    schemas: dict[str, str] = Field(default_factory=dict)
+    missing: dict[str, int] = Field(default_factory=dict)
 
-    def of_batch(self, batch_time_ms: int) -> dict[int, str | None]:
+    def of_batch(self, batch_time_ms: int) -> dict[str, str | None]:
         """What is known of ids for a batch of this time."""
         missing = [one for one, asked in self.missing.items() if asked == batch_time_ms]
         return {**self.schemas, **dict.fromkeys(missing)}
@@ -78,8 +78,8 @@ def keep_schemas(ingest: Checkpoint, kept: KeptSchemas) -> None:
 
 
 def asked_for(
-    connection: RegistryConnection, name: str, ids: Sequence[int]
-) -> dict[int, str | None]:
+    connection: RegistryConnection, name: str, ids: Sequence[str]
+) -> dict[str, str | None]:
     """What the registry of a connection of this name has of these ids. Raises SourceUnavailable,
     SourceRefused, SettingsInvalid."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -100,13 +100,14 @@ def asked_for(
 
 
 def _schema(
-    client: SchemaRegistryClient, connection: RegistryConnection, name: str, number: int
+    client: SchemaRegistryClient, connection: RegistryConnection, name: str, number: str
 ) -> str | None:
     from confluent_kafka.schema_registry.error import SchemaRegistryError
     from httpx2 import HTTPError
 
     try:
-        found = client.get_schema(number)
+        named = number.isdecimal()
+        found = client.get_schema(int(number)) if named else client.get_schema_by_guid(number)
         references: dict[str, str] = {}
         _add_references(client, found.references or [], references)
         return schema_text(found.schema_type or "AVRO", _text(found), references)

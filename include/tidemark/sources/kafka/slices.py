@@ -56,13 +56,13 @@ class KafkaSlice(Slice):
         return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
-        needed: set[int] = set()
+        needed: set[str] = set()
         for messages in self.messages():
-            needed |= self.as_lines.values.needed(messages)
+            needed |= self.as_lines.needed(messages)
             if not needed:
                 yield self.as_lines.table(messages, most_bytes)
         if needed:
-            raise InputNeeded(tuple(map(str, sorted(needed))))
+            raise InputNeeded(tuple(sorted(needed)))
 
     def messages(self) -> Iterator[Sequence[Message]]:
         """The messages, those of a partition in their order, several at a time. Raises as
