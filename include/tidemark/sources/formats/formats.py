@@ -70,5 +70,6 @@ def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Optio
         elif kind == AVRO:
             found.append(avro_slice(uri, facts, options))
         else:
+            assert kind == JSON_LINES, kind
             found += file_slices({uri: facts}, options)
     return found
