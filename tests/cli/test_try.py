@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,6 +172,19 @@ def test_a_source_without_rows_is_told_before_anything_runs(
     assert "SampleUnusable: clicks has no row to try: " in ended.stderr
     assert said in ended.stderr
     assert ended.stderr.endswith("Nothing was run.\n")
+
+
+def test_the_command_by_itself_looks_at_files(tmp_path: Path) -> None:
+    """Where nothing else has loaded what reading them takes."""
+    place = Place(tmp_path)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "1.json.gz").write_bytes(b"\x1f\x8b cut off")
+    place.write_file()
+    command = [sys.executable, "-m", "tidemark", "try", "clicks"]
+    variables = os.environ | place.variables
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "SampleUnusable: clicks has no row to try: " in ended.stderr
 
 
 def test_a_source_s_folder_that_is_not_there_is_told(tmp_path: Path) -> None:

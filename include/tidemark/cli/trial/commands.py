@@ -26,7 +26,6 @@ import typer
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
 from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
-from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -77,7 +76,6 @@ def try_pipeline(
     """
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    leave_pandas_out_of_a_run(found)
     with _temporary_root(keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
         _tell_taken(found, taken)

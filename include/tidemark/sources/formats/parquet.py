@@ -74,6 +74,8 @@ def _encoder(kind: pa.DataType) -> Encoder:
         return _time
     if pa.types.is_date(kind):
         return lambda value: f'"{value.isoformat()}"'
+    if isinstance(kind, pa.UuidType):
+        return lambda value: f'"{value}"'
     if any(is_one(kind) for is_one in _BINARY):
         return lambda value: f'"{base64.b64encode(value).decode()}"'
     if pa.types.is_struct(kind):
@@ -267,9 +269,14 @@ def parquet_rows(part: str, uri: str, options: Options, gone: str) -> Iterator[p
     try:
         place = local_path(uri) if is_local(uri) else pa.BufferReader(read_bytes(uri, options))
         # Page by page, as a row group may have gigabytes. Spark's INT96 may be of any year, which
-        # nanoseconds do not reach.
+        # nanoseconds do not reach. Where a page has a checksum it is held against it: else one that
+        # is damaged may be read as other values.
         file = pq.ParquetFile(
-            place, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
+            place,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=False,
+            buffer_size=_AT_A_TIME,
+            page_checksum_verification=True,
         )
         schema = _typed(file)
         if not len(schema):
@@ -283,8 +290,8 @@ def parquet_rows(part: str, uri: str, options: Options, gone: str) -> Iterator[p
     except (FileMissing, FileNotFoundError) as error:
         raise PartUnreadable(part, gone) from error
     # pyarrow's two errors: of a file that is no Parquet, and of Parquet that it cannot read, such
-    # as another compression, or a type that has no JSON.
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    # as another compression, or a type that has no JSON. Names of columns may be no UTF-8.
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno in NOT_THE_PART:
             raise
         raise PartUnreadable(part, f"It cannot be read as Parquet ({error})") from error
@@ -317,11 +324,14 @@ def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
         return pa.large_list(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
     if next(stored) == "INT96":
         return pa.timestamp("us", "UTC")
-    return _in_microseconds(kind)
+    return _usual(kind)
 
 
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Python's times have no more digits; the judge cuts off what a line has beyond them too."""
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.timestamp("us", kind.tz)
+def _usual(kind: pa.DataType) -> pa.DataType:
+    """JSON is text. Python's times have no more digits than microseconds; the judge cuts off what a
+    line has beyond them too. A zone says that it is an instant, and Python need not know it."""
+    if isinstance(kind, pa.JsonType):
+        return kind.storage_type
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us" if kind.unit == "ns" else kind.unit, kind.tz and "UTC")
     return pa.time64("us") if pa.types.is_time64(kind) else kind
