@@ -72,7 +72,11 @@ def new(
     group_by: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN,…", show_default=False, help="Default: up to two of few values."
+            "--group-by",
+            "--key",
+            metavar="COLUMN,…",
+            show_default=False,
+            help="Default: up to two of few values.",
         ),
     ] = None,
     unique_by: Annotated[
