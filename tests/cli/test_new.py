@@ -255,6 +255,18 @@ def test_parts_of_a_time_are_no_keys_and_no_sums(project: Path) -> None:
     assert table.measures == {"events": "count(*)"}
 
 
+def test_ids_codes_and_prices_are_not_summed_in_german_either(project: Path) -> None:
+    named = ("phone", "postcode", "order_nr", "orderNumber", "Bestellnummer", "PLZ", "barcode")
+    levels = ("Preis", "unit-price", "Einzelpreis", "Lufttemperatur", "Steuersatz")
+    summed = ("Betrag", "Umsatz", "amount", "Menge")
+    for names, measures in ((named, ()), (levels, ("avg", "min", "max")), (summed, ("sum",))):
+        for name in names:
+            row = {"at": "2026-03-01T09:00:00Z", name: 4711.5 if names != named else 4711}
+            (table,) = proposed(project, [row, row | {name: 7}], "--force").tables.values()
+            expected = [f"{name}_{one}" for one in measures]
+            assert list(table.measures) == ["events", *expected], name
+
+
 def test_texts_that_stand_for_nothing_and_numbers_in_text_are_told(project: Path) -> None:
     rows = [
         {"at": f"2026-03-01T09:{n:02}:00Z", "amount": n / 2, "price": f"{n}.50", "code": f"{n}1"}

@@ -79,7 +79,7 @@ class SampleColumn:
     @property
     def words(self) -> str:
         """The name in lower case, its words apart by `_`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W+", "_", self.name).lower()
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,11 @@ _LEVEL = re.compile(
     r"(^|_)(price|rate|ratio|share|percent|percentage|pct|score|rating|avg|average|mean|median|"
     r"min|max|temp|temperature|humidity|pressure|degrees|celsius|speed|age|height|weight|length|"
     r"width|depth|level|balance|voltage|mass|wind|gust|humid|dew|dewp|visib|visibility|open|high|low|"
-    r"close|per|lbs|kg|mm|cm)(_|$)"
+    r"close|per|lbs|kg|mm|cm|satz|mittel|mittelwert|durchschnitt|feuchte|grad|alter|höhe|hoehe|"
+    r"länge|laenge|breite|tiefe|spannung)(_|$)|"
+    # Ends of words too: unitprice, Einzelpreis, Lufttemperatur; but Umsatz.
+    r"(price|preis|kurs|anteil|prozent|steuersatz|zinssatz|temperatur|gewicht|geschwindigkeit|"
+    r"feuchtigkeit|druck)(_|$)"
 )
 _NOTE, _WIDTH = "  # ", 98
 

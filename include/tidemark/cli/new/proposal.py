@@ -42,7 +42,9 @@ _OF_THE_RECORD = re.compile(
 # Numbers that name something; their sum says nothing.
 _NAMING = re.compile(
     r"(^|_)(id|uuid|guid|code|status|type|level|version|year|month|day|hour|port|zip|"
-    r"number|no|rank|index|lat|lon|lng|latitude|longitude)$"
+    r"number|no|num|nr|rank|index|key|ref|sku|ean|isbn|tel|fax|lat|lon|lng|latitude|longitude)$|"
+    # Ends of words too: smartphone, Kundennummer, Längengrad.
+    r"(code|number|phone|nr|nummer|plz|leitzahl|telefon|ngrad)$"
 )
 # They follow from the event time, which windows are of.
 _CALENDAR = re.compile(r"(^|_)(year|quarter|month|week|weekday|day|hour|minute|second)$")
