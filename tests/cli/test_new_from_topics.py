@@ -264,3 +264,25 @@ def test_messages_of_protobuf_are_proposed_with_their_format_and_without_their_k
     assert types(pipeline) == {
         "id": "string not null", "at": "timestamp not null", "number": "long not null",
     }  # fmt: skip
+
+
+def test_values_that_are_text_are_proposed_as_text(broker: Broker, project: Path) -> None:
+    topic, broken = kept(broker), kept(broker)
+    lines = [f"{n} took {n / 2} s, ok" for n in range(50)]
+    times = [START + MINUTE * n for n in range(53)]
+    produce(broker, topic, [*lines, '{"a": 1}', b"\xff", None], timestamps=times)
+    ended = new(topic)
+    assert ended.exit_code == 0, ended.output
+    assert "A run accepts 51 of them and rejects 2 (1 malformed, 1 no value)." in ended.stdout
+    assert "each is one text, `value`. Take it apart in `derive`." in ended.stdout.replace(
+        "\n", " "
+    )
+    pipeline = load_pipeline(file_of(project))
+    assert isinstance(pipeline.source, KafkaSource)
+    assert pipeline.source.format == "text"
+    assert types(pipeline) == {"value": "string not null", "_kafka_time": "timestamp not null"}
+    # What is meant to be JSON is no text.
+    produce(broker, broken, ['{"a": NaN}'] * 9)
+    refused = new(broken, "--force")
+    assert refused.exit_code == 1
+    assert "or text (`format: text`), which" in refused.stderr

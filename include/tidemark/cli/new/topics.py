@@ -7,6 +7,7 @@ they came: by Kafka's time of the message, those of a partition as they stand th
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from tidemark.sources.kafka.values import MessageValues
 
 _MOST_SHOWN = 10
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_AS_TEXT = (
+    "The values are text and no JSON objects: each is one text, `value`. Take it apart in `derive`."
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,7 +53,8 @@ def sampled_topic(given: str, settings: Settings, pipeline: str) -> SourceSample
     most_bytes = min(kafka.max_message_bytes, settings.max_line_bytes)
     values = _values(messages, kafka.connection, settings)
     source |= {} if values.format == "json" else {"format": values.format}
-    return SourceSample(source, _sample(topic, messages, values, most_bytes))
+    reasons = (_AS_TEXT,) if values.format == "text" else ()
+    return SourceSample(source, _sample(topic, messages, values, most_bytes), reasons)
 
 
 def _named(given: str, settings: Settings) -> KafkaTopics:
@@ -98,15 +104,16 @@ def _first(topic: str, cluster: KafkaCluster, most_bytes: int) -> list[Message]:
 
 
 def _values(messages: Sequence[Message], connection: str, settings: Settings) -> MessageValues:
-    """How nine in ten values are written, by their first bytes. Raises what asking a schema
-    registry raises."""
+    """How nine in ten values are written: by their first bytes, or as text of which hardly any is a
+    JSON object. Raises what asking a schema registry raises."""
     from tidemark.sources.kafka.registry import asked_for
     from tidemark.sources.kafka.values import PREFIX, MessageValues
 
     values = [value for message in messages if (value := message.value())]
     named = [value for value in values if value[0] == 0 and len(value) >= PREFIX]
     if not named or len(named) < 0.9 * len(values):
-        return MessageValues("json")
+        is_text = values and sum(map(_is_text, values)) >= 0.9 * len(values)
+        return MessageValues("text" if is_text else "json")
     if sum(value[PREFIX:].lstrip().startswith(b"{") for value in named) >= 0.9 * len(named):
         return MessageValues("json_schema")
     found = MessageValues("avro")
@@ -115,6 +122,14 @@ def _values(messages: Sequence[Message], connection: str, settings: Settings) ->
     kinds = Counter(json.loads(text)["kind"] for text in schemas.values() if text)
     protobuf = kinds["PROTOBUF"] > kinds["AVRO"]
     return replace(found, format="protobuf" if protobuf else "avro", schemas=schemas)
+
+
+def _is_text(value: bytes) -> bool:
+    """Is it text, and nothing that is meant to be a JSON object?"""
+    with suppress(UnicodeDecodeError):
+        text = value.decode()
+        return not _CONTROL.search(text) and not text.lstrip().startswith("{")
+    return False
 
 
 def _as_they_came(messages: Iterable[Message]) -> list[Message]:
@@ -146,8 +161,8 @@ def _sample(
     if not found:
         raise SampleUnusable(
             f"None of the first {len(messages):,} messages of `{topic}` has a value that is one "
-            "JSON object, or a record of a schema registry's, which a source of messages needs. "
-            "Then put them into another topic as JSON."
+            "JSON object, a record of a schema registry's, or text (`format: text`), which a "
+            "source of messages needs. Then put them into another topic as JSON."
         )
     beside = {TIME: tuple(_time(message) for _, message in found)}
     # Keys that are no text would make their messages malformed; a registry's begin with a zero.
