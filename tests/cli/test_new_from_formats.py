@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.cli.test_new import ROWS, land, new, project, types, written
+from tests.cli.test_new import ROWS, land, new, project, text_of, types, written
 from tests.kit.formats import avro_bytes, record
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
 from tidemark.sources.files.first_lines import copy_first_lines
@@ -34,8 +37,14 @@ def as_csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 def as_parquet(rows: list[dict[str, Any]]) -> bytes:
+    table = pa.Table.from_pylist(rows)
+    nullable = [one.with_nullable(table[one.name].null_count > 0) for one in table.schema]
+    return parquet_bytes(table.cast(pa.schema(nullable)))
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
     out = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows), out)
+    pq.write_table(table, out)
     return bytes(out.getvalue())
 
 
@@ -116,3 +125,119 @@ def test_an_array_that_is_cut_gives_its_whole_elements(project: Path) -> None:
     ended = new(file, name="other")
     assert ended.exit_code == 0, ended.stderr
     assert "A run accepts 3 of them and rejects 1 (1 malformed)." in ended.output
+
+
+AT = datetime(2026, 7, 1, 10, tzinfo=UTC)
+US = pa.timestamp("us")
+# By column: its type in the file, its largest value, and the column's type in a pipeline.
+IN_PARQUET: dict[str, tuple[Any, Any, str | None]] = {
+    "happened": (pa.timestamp("ns", "UTC"), AT, "timestamp not null"),
+    "local": (US, datetime(2026, 7, 1), "string"),
+    "at_noon": (pa.time64("us"), time(12), "string"),
+    "day": (pa.date32(), date(2026, 7, 1), "date"),
+    "price": (pa.decimal128(12, 2), Decimal("9999999999.99"), "decimal(12,2)"),
+    "wide": (pa.decimal256(50, 2), Decimal("0.01"), None),
+    "b": (pa.int8(), 127, "byte"),
+    "s": (pa.int16(), 32767, "short"),
+    "i": (pa.int32(), 2**31 - 1, "int"),
+    "l": (pa.int64(), 2**63 - 1, "long"),
+    "ub": (pa.uint8(), 255, "short"),
+    "us": (pa.uint16(), 2**16 - 1, "int"),
+    "ui": (pa.uint32(), 2**32 - 1, "long"),
+    "ul": (pa.uint64(), 2**64 - 1, "decimal(20,0)"),
+    "f": (pa.float32(), 0.1, "float"),
+    "d": (pa.float64(), 5.0, "double"),
+    "ok": (pa.bool_(), True, "boolean"),
+    "bytes": (pa.binary(), b"\0\xff", "binary"),
+    "uuid": (pa.binary(4), b"\0\xff\0\0", "binary"),
+    "kind": (pa.dictionary(pa.int8(), pa.string()), "x", "string"),
+    "code": (pa.string(), "12.5", "string"),
+    "nothing": (pa.null(), None, None),
+    "place": (
+        pa.struct([("a", pa.int32()), ("b", pa.list_(pa.decimal128(4, 1)))]),
+        {"a": 1, "b": [Decimal("1.5")]},
+        "struct<a:int,b:array<decimal(4,1)>>",
+    ),
+    "tags": (pa.map_(pa.string(), pa.float32()), [("k", 0.5)], "map<string,float>"),
+    "locals": (pa.list_(US), [datetime(2026, 7, 1)], None),
+}
+
+
+def test_columns_have_the_types_of_a_parquet_file_s_schema(project: Path) -> None:
+    columns = {
+        name: pa.array([value, value, value if name == "happened" else None], kind)
+        for name, (kind, value, _) in IN_PARQUET.items()
+    }
+    file = land(project, [], "landing/rows/1.parquet")
+    file.write_bytes(parquet_bytes(pa.table(columns)))
+    ended = new(file)
+    assert "A run accepts all of them." in ended.stdout, ended.output
+    assert types(written(project)) == {n: kind for n, (*_, kind) in IN_PARQUET.items() if kind}
+    text = text_of(project)
+    assert '#   "wide": a decimal has 1 to 38 digits' in text
+    assert '#   "nothing": null in each row' in text
+    assert '#   "locals": has timestamps without a zone inside' in text
+    measures = written(project).tables["per_hour"].measures.values()
+    assert {"sum(b)", "avg(price)"} <= set(measures)
+
+
+def test_columns_have_the_types_of_an_avro_file_s_schema(project: Path) -> None:
+    def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "logicalType": name, **more}
+
+    price = logical("bytes", "decimal", precision=12, scale=2)
+    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "float"}]}
+    # By column: its type in the file, a value, and the column's type in a pipeline.
+    points = {"type": "array", "items": "Point"}
+    tags = {"type": "map", "values": ["null", "int"]}
+    local = logical("long", "local-timestamp-millis")
+    fields: dict[str, tuple[Any, Any, str | None]] = {
+        "happened": (logical("long", "timestamp-micros"), AT, "timestamp not null"),
+        "local": (local, datetime(2026, 7, 1), "string not null"),
+        "noon": (logical("int", "time-millis"), time(12), "string not null"),
+        "day": (["null", logical("int", "date")], None, "date"),
+        "d": (["null", "double"], None, "double"),
+        "i": ("int", 2**31 - 1, "int not null"),
+        "l": (["long", "null"], 2**63 - 1, "long"),
+        "f": ("float", 0.1, "float not null"),
+        "ok": ("boolean", True, "boolean not null"),
+        "bytes": ("bytes", b"\0\xff", "binary not null"),
+        "price": (["null", price], Decimal("1.50"), "decimal(12,2)"),
+        "uuid": (logical("string", "uuid"), UUID(int=7), "string not null"),
+        "odd": (logical("string", "unheard-of"), "x", "string not null"),
+        "kind": ({"type": "enum", "name": "Kind", "symbols": ["A"]}, "A", "string not null"),
+        "point": (point, {"x": 0.5}, "struct<x:float> not null"),
+        "points": (points, [{"x": 1.5}], "array<struct<x:float>> not null"),
+        "tags": (tags, {"a": None}, "map<string,int> not null"),
+        "either": (["null", "string", "long"], "x", "string not null"),
+        "nothing": ("null", None, None),
+    }  # fmt: skip
+    schema = record(**{name: kind for name, (kind, *_) in fields.items()})
+    row = {name: value for name, (_, value, _) in fields.items()}
+    file = land(project, [], "landing/rows/1.avro")
+    file.write_bytes(avro_bytes(schema, [row, row]))
+    ended = new(file)
+    assert "A run accepts all of them." in ended.stdout, ended.output
+    assert types(written(project)) == {n: kind for n, (*_, kind) in fields.items() if kind}
+    assert "    either: string not null   # by its values: the schemas have" in text_of(project)
+
+
+def test_of_several_files_the_wider_type_is_taken_else_what_the_values_say(project: Path) -> None:
+    at = pa.array([AT], pa.timestamp("us", "UTC"))
+    price, days = pa.array([Decimal("1.5")], pa.decimal128(9, 1)), pa.array([date(2026, 7, 1)])
+    one = {"n": pa.array([1], pa.int32()), "price": price, "only": at, "mixed": days,
+           "e": pa.nulls(1), "many": pa.array([1.5])}  # fmt: skip
+    other = {"n": pa.array([2**40]), "price": pa.array([7], pa.int8()), "mixed": at,
+             "e": pa.array([1.5], pa.float32()), "many": pa.array(["x"])}  # fmt: skip
+    for number, columns in enumerate((one, other)):
+        rows = pa.table({"at": at, **columns})
+        schema = pa.schema([field.with_nullable(field.name == "price") for field in rows.schema])
+        file = land(project, [], f"landing/rows/{number}.parquet")
+        file.write_bytes(parquet_bytes(rows.cast(schema) if number else rows))
+    ended = new("warehouse/landing/rows/*.parquet")
+    assert "A run accepts all of them." in ended.stdout, ended.output
+    assert types(written(project)) == {
+        "at": "timestamp not null", "n": "long", "price": "decimal(9,1)", "only": "timestamp",
+        "mixed": "string not null", "e": "float",
+    }  # fmt: skip
+    assert '#   "many": of several types (number in 1, text in 1)' in text_of(project)

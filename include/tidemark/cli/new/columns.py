@@ -11,7 +11,8 @@ from typing import Any
 
 from tidemark.cli.new.column_types import Untyped, family, type_of
 from tidemark.cli.new.event_times import is_date, is_instant
-from tidemark.cli.new.sample import KnownType, Sample
+from tidemark.cli.new.sample import Sample
+from tidemark.cli.new.schemas import KnownType
 from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.names import folded, is_column_name
@@ -146,9 +147,9 @@ def _names(fields: Sequence[str]) -> dict[str, str]:
 
 def _column(name: str, sample: Sample) -> SampleColumn:
     values = tuple(row.get(name) for row in sample.rows)
-    if sample.schema is None:
+    known = sample.schema[name] if sample.schema else None
+    if known is None:
         return _guessed(name, values)
-    known = sample.schema[name]
     if known.unusable:
         raise Untyped(known.unusable)
     return SampleColumn(name, known.type, values, known)

@@ -69,12 +69,12 @@ def _lines(proposal: Proposal, source: Mapping[str, Any], reasons: Sequence[str]
     for key, entry in source.items():
         yield f"  {key}: {_flow(entry)}"
     if proposal.is_typed:
-        yield "  # Types, and what is not null, as the table's schema has them."
+        yield "  # Types, and what is not null, as the schema has them."
     else:
         yield "  # not null: each row of the sample holds a value; a row that lacks it is rejected."
     yield "  columns:"
     for column in proposal.columns:
-        yield f"    {_scalar(column.name)}: {_entry(column, proposal)}{_note(column)}"
+        yield f"    {_scalar(column.name)}: {_entry(column, proposal)}{_note(column, proposal)}"
     yield from _arrays(proposal)
     yield from _left_out(proposal)
     yield from _event_time(proposal)
@@ -105,9 +105,11 @@ def _entry(column: SampleColumn, proposal: Proposal) -> str:
     return _flow(entries) if len(entries) > 1 else _scalar(entries["type"])
 
 
-def _note(column: SampleColumn) -> str:
+def _note(column: SampleColumn, proposal: Proposal) -> str:
     if column.known is not None and column.known.note:
         return f"   # {column.known.note}"
+    if column.known is None and proposal.is_typed:
+        return "   # by its values: the schemas have several types"
     return ""
 
 

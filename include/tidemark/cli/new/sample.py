@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tidemark.cli.new.schemas import KnownType, schema_of_files
 from tidemark.errors import SampleUnusable
 from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
@@ -29,17 +30,6 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class KnownType:
-    """What the source itself says of a column: its type in a pipeline's words, and whether it may
-    be null. `note` tells people what of it is lost; `unusable` why it can be no column."""
-
-    type: str
-    nullable: bool = True
-    note: str = ""
-    unusable: str = ""
-
-
-@dataclass(frozen=True)
 class Sample:
     """Rows in the order in which they came, by which a pipeline is proposed.
 
@@ -47,7 +37,8 @@ class Sample:
     a run of a pipeline reads it (the columns of `Slice.lines`): what becomes of it is for the judge
     to say. `row` is what people call one.
 
-    `schema` has the types of the columns by name, where the source tells them. `beside` are columns
+    `schema` has the types of the columns by name, where the source tells them; None: the column's
+    values have to. `beside` are columns
     that rows may have beside their own fields, with a value for each row. `entries` of a
     pipeline's `source` say how the rows are written.
     """
@@ -56,7 +47,7 @@ class Sample:
     looked_at: int
     as_lines: Callable[[Pipeline], Sequence[pa.Table]] = field(repr=False)
     row: str = "line"
-    schema: Mapping[str, KnownType] | None = None
+    schema: Mapping[str, KnownType | None] | None = None
     beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     entries: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,7 +96,9 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
         assert isinstance(pipeline.source, FilesSource)
         return _pieces(pipeline.source, files, settings)
 
-    return Sample(rows, len(lines), as_lines, entries=entries)
+    looked_at = {str(one): None for piece in pieces for one in piece["_file"].to_pylist()}
+    schema = schema_of_files(looked_at, settings.storage_options)
+    return Sample(rows, len(lines), as_lines, schema=schema, entries=entries)
 
 
 def _hardly_any(rows: Sequence[Row], lines: Sequence[bytes]) -> bool:

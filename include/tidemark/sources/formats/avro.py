@@ -65,6 +65,11 @@ class AvroSlice(WholeFile):
     def estimated_bytes(self) -> int:
         return self.size * _UNPACKED
 
+    def schema(self) -> Any:
+        """The schema of a file that has one; raises otherwise what fastavro does."""
+        stream: Any = _Stream(self.data())
+        return fastavro.block_reader(stream).writer_schema
+
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         number = 0
         for lines in self._pieces():

@@ -267,17 +267,7 @@ def parquet_rows(part: str, uri: str, options: Options, gone: str) -> Iterator[p
     """The rows of a file, some at a time; of a local one only these are in memory, of another one
     all of the file. PartUnreadable where it cannot be read, with `gone` where it is not there."""
     try:
-        place = local_path(uri) if is_local(uri) else pa.BufferReader(read_bytes(uri, options))
-        # Page by page, as a row group may have gigabytes. Spark's INT96 may be of any year, which
-        # nanoseconds do not reach. Where a page has a checksum it is held against it: else one that
-        # is damaged may be read as other values.
-        file = pq.ParquetFile(
-            place,
-            coerce_int96_timestamp_unit="us",
-            pre_buffer=False,
-            buffer_size=_AT_A_TIME,
-            page_checksum_verification=True,
-        )
+        file = _opened(uri, options)
         schema = _typed(file)
         if not len(schema):
             raise pa.ArrowInvalid("it has no columns")
@@ -295,6 +285,24 @@ def parquet_rows(part: str, uri: str, options: Options, gone: str) -> Iterator[p
         if isinstance(error, OSError) and error.errno in NOT_THE_PART:
             raise
         raise PartUnreadable(part, f"It cannot be read as Parquet ({error})") from error
+
+
+def parquet_schema(uri: str, options: Options) -> pa.Schema:
+    """The columns of a file that can be read, with the types of its rows."""
+    return _typed(_opened(uri, options))
+
+
+def _opened(uri: str, options: Options) -> pq.ParquetFile:
+    """Page by page, as a row group may have gigabytes. Spark's INT96 may be of any year, which
+    nanoseconds do not reach. Where a page has a checksum it is held against it: else one that is
+    damaged may be read as other values."""
+    return pq.ParquetFile(
+        local_path(uri) if is_local(uri) else pa.BufferReader(read_bytes(uri, options)),
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,
+        buffer_size=_AT_A_TIME,
+        page_checksum_verification=True,
+    )
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
