@@ -159,6 +159,7 @@ IN_PARQUET: dict[str, tuple[Any, Any, str | None]] = {
         "struct<a:int,b:array<decimal(4,1)>>",
     ),
     "tags": (pa.map_(pa.string(), pa.float32()), [("k", 0.5)], "map<string,float>"),
+    "odd": (pa.struct([("a b", pa.int32())]), {"a b": 1}, None),
     "locals": (pa.list_(US), [datetime(2026, 7, 1)], None),
 }
 
@@ -176,6 +177,7 @@ def test_columns_have_the_types_of_a_parquet_file_s_schema(project: Path) -> Non
     text = text_of(project)
     assert '#   "wide": a decimal has 1 to 38 digits' in text
     assert '#   "nothing": null in each row' in text
+    assert '#   "odd": has a field inside that cannot be named here' in text
     assert '#   "locals": has timestamps without a zone inside' in text
     measures = written(project).tables["per_hour"].measures.values()
     assert {"sum(b)", "avg(price)"} <= set(measures)

@@ -105,7 +105,7 @@ def test_columns_have_the_types_of_the_table_s_schema(project: Path) -> None:
     assert pipeline.source.unique is not None
     assert pipeline.source.unique.by == "event_id"
     text = file_of(project).read_text()
-    assert '"numbered": is a map with keys of type long; here they are text' in text
+    assert '"numbered": a map read from JSON has keys of type string, not long' in text
     assert '"locals": has timestamps without a zone inside' in text
     assert "local: string   # timestamps without a zone, as text" in text
     assert "from 100 rows of delta:warehouse/lake/events." in text

@@ -1,54 +1,35 @@
-"""What sources say themselves of their columns: the schemas of tables, Parquet and Avro files.
-
-Each is told as Delta's own JSON of types (its protocol, "Schema Serialization Format"), and of that
-the type of a pipeline's column that takes the values as a source's lines have them.
-"""
+"""What sources say themselves of their columns: the schemas of tables, Parquet and Avro files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 from tidemark.pipeline.column_types import is_wider, parse_type
 from tidemark.sources.formats.formats import AVRO, PARQUET, format_of
-from tidemark.storage.files import FileMissing, Options, stat_files
+from tidemark.storage.files import Options
 
-# Delta's names of primitive types (its protocol, "Primitive Types"), and a pipeline's.
-_TYPES = {
-    **dict.fromkeys(["string", "long", "short", "byte", "float", "double"]),
-    **dict.fromkeys(["boolean", "binary", "date", "timestamp"]),
-    "integer": "int",
-}
+# No type of a pipeline's columns, and Delta's name of it.
 _WITHOUT_ZONE = "timestamp_ntz"
-# Arrow's names of types, and Delta's; whole numbers without a sign have the next larger type.
-_ARROW = {
-    "bool": "boolean",
-    "int8": "byte",
-    "int16": "short",
-    "int32": "integer",
-    "int64": "long",
-    "uint8": "short",
-    "uint16": "integer",
-    "uint32": "long",
-    "uint64": "decimal(20,0)",
-    "halffloat": "float",
-    "date32": "date",
-    "date64": "date",
-    **dict.fromkeys(("large_string", "string_view", "time32", "time64"), "string"),
-    **dict.fromkeys(("large_binary", "binary_view", "fixed_size_binary"), "binary"),
-}
-_LISTS = ("list", "large_list", "fixed_size_list")
-_AVRO = {"int": "integer", "bytes": "binary", "fixed": "binary", "enum": "string"}
-_UNITS = ("millis", "micros", "nanos")
-# Those of its logical types that the lines have otherwise than the type below.
-_LOGICAL = {
-    **dict.fromkeys((f"long-timestamp-{unit}" for unit in _UNITS), "timestamp"),
-    **dict.fromkeys((f"long-local-timestamp-{unit}" for unit in _UNITS), _WITHOUT_ZONE),
-    **dict.fromkeys(("int-time-millis", "long-time-micros", "fixed-uuid"), "string"),
-    "int-date": "date",
+# By Arrow's names of types; a whole number without a sign has the next larger type.
+_ARROW = {"bool": "boolean", "int8": "byte", "int16": "short", "int32": "int", "int64": "long"}
+_ARROW |= {"uint8": "short", "uint16": "int", "uint32": "long", "uint64": "decimal(20,0)"}
+_ARROW |= {"halffloat": "float", "date32": "date", "date64": "date"}
+_ARROW |= dict.fromkeys(("large_string", "string_view", "time32", "time64"), "string")
+_ARROW |= dict.fromkeys(("large_binary", "binary_view", "fixed_size_binary"), "binary")
+# By Avro's, and by those of its logical types that a line has otherwise than the type below.
+_AVRO = {"bytes": "binary", "fixed": "binary", "enum": "string", "int-date": "date"}
+_AVRO |= dict.fromkeys(("int-time-millis", "long-time-micros", "fixed-uuid"), "string")
+for _unit in ("millis", "micros", "nanos"):
+    _AVRO |= {f"long-timestamp-{_unit}": "timestamp"}
+    _AVRO |= {f"long-local-timestamp-{_unit}": _WITHOUT_ZONE}
+# What a text of DDL has that no type here is, and what people are told.
+_NOT_HERE = {
+    _WITHOUT_ZONE: "has timestamps without a zone inside, for which there is no type here",
+    "?:": "has a field inside that cannot be named here",
 }
 _FIELD = re.compile(r"\w+", re.ASCII)
 
@@ -68,26 +49,28 @@ class KnownType:
 _EMPTY = KnownType("", unusable="null in each row")
 
 
-class _NoType(ValueError):
-    """No type of a pipeline's columns holds it; the text says why."""
-
-
 class _SeveralTypes(Exception):
-    """Its values may be of several types."""
+    """Values of a column may be of several types."""
 
 
-def known_type(kind: Any, nullable: bool) -> KnownType:
-    """What a type, as Delta writes it, is to a pipeline."""
-    if kind == _WITHOUT_ZONE:
+def known_type(text: str, nullable: bool) -> KnownType:
+    """What a type, in DDL, is to a pipeline."""
+    if text == _WITHOUT_ZONE:
         return KnownType("string", nullable, "timestamps without a zone, as text")
-    if kind == "null":
+    if text == "null":
         return _EMPTY
     try:
-        text = _ddl(kind)
         parse_type(text)
     except ValueError as why:
-        return KnownType("", unusable=str(why))
+        said = (what for mark, what in _NOT_HERE.items() if mark in text)
+        return KnownType("", unusable=next(said, str(why)))
     return KnownType(text, nullable)
+
+
+def struct_of(fields: Mapping[str, str]) -> str:
+    """The DDL of a struct, `?` for a field that cannot be named there."""
+    named = (f"{name if _FIELD.fullmatch(name) else '?'}: {kind}" for name, kind in fields.items())
+    return f"struct<{', '.join(named)}>"
 
 
 def schema_of_files(
@@ -117,120 +100,74 @@ def _wider(one: KnownType | None, other: KnownType | None) -> KnownType | None:
         return None
     if _EMPTY in (one, other):
         return replace(other if one == _EMPTY else one, nullable=True)
-    nullable = one.nullable or other.nullable
-    if replace(one, nullable=True) == replace(other, nullable=True):
-        return replace(one, nullable=nullable)
+    one, other = (replace(known, nullable=one.nullable or other.nullable) for known in (one, other))
+    if one == other:
+        return one
     for wide, narrow in ((one, other), (other, one)):
         if narrow.type not in ("", "date") and is_wider(wide.type, narrow.type):
-            return replace(wide, nullable=nullable)
+            return wide
     return None
 
 
 def _of_parquet(file: str, options: Options) -> dict[str, KnownType | None]:
     from tidemark.sources.formats.parquet import parquet_schema
 
-    schema = parquet_schema(file, options)
-    return {one.name: known_type(_arrow_kind(one.type), one.nullable) for one in schema}
+    columns = parquet_schema(file, options)
+    return {one.name: known_type(_arrow_ddl(one.type), one.nullable) for one in columns}
 
 
-def _arrow_kind(kind: Any) -> Any:
+def _arrow_ddl(kind: Any) -> str:
     (name,) = re.findall(r"^[a-z_]+\d*", str(kind))
-    if name == "timestamp":
-        return "timestamp" if kind.tz else _WITHOUT_ZONE
-    if name == "dictionary":
-        return _arrow_kind(kind.value_type)
-    if name == "struct":
-        return _struct({one.name: _arrow_kind(one.type) for one in kind})
-    if name == "map":
-        return _map(_arrow_kind(kind.key_type), _arrow_kind(kind.item_type))
-    if name in _LISTS:
-        return _array(_arrow_kind(kind.value_type))
-    if name.startswith("decimal"):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _ARROW.get(name, str(kind))
+    match name:
+        case "timestamp":
+            return name if kind.tz else _WITHOUT_ZONE
+        case "dictionary":
+            return _arrow_ddl(kind.value_type)
+        case "list" | "large_list" | "fixed_size_list":
+            return f"array<{_arrow_ddl(kind.value_type)}>"
+        case "map":
+            return f"map<{_arrow_ddl(kind.key_type)},{_arrow_ddl(kind.item_type)}>"
+        case "struct":
+            return struct_of({one.name: _arrow_ddl(one.type) for one in kind})
+    is_decimal = name.startswith("decimal")
+    return f"decimal({kind.precision},{kind.scale})" if is_decimal else _ARROW.get(name, name)
 
 
 def _of_avro(file: str, options: Options) -> dict[str, KnownType | None]:
-    from tidemark.sources.formats.avro import avro_slice
+    from tidemark.sources.formats.avro import avro_schema
 
-    facts = stat_files([file], options)[file]
-    if facts is None:
-        raise FileMissing(f"{file} could not be read: there is no such file.")
-    schema = avro_slice(file, facts, options).schema()
-    named: dict[str, Any] = {}
     found: dict[str, KnownType | None] = {}
-    for field in schema["fields"]:
-        branches = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    named: dict[str, Any] = {}
+    for field in avro_schema(file, options)["fields"]:
+        kind = field["type"]
         try:
-            kind = _avro_kind(field["type"], named)
-            found[field["name"]] = known_type(kind, nullable="null" in branches)
+            nullable = isinstance(kind, list) and "null" in kind
+            found[field["name"]] = known_type(_avro_ddl(kind, named), nullable)
         except _SeveralTypes:
             found[field["name"]] = None
     return found
 
 
-def _avro_kind(schema: Any, named: dict[str, Any]) -> Any:
+def _avro_ddl(schema: Any, named: dict[str, Any]) -> str:
     """`named`: the types that have a name, by it, as far as they have come."""
     if isinstance(schema, str):
-        return _avro_kind(named[schema], named) if schema in named else _AVRO.get(schema, schema)
+        return _avro_ddl(named[schema], named) if schema in named else _AVRO.get(schema, schema)
     if isinstance(schema, list):
         branches = [one for one in schema if one != "null"]
         if len(branches) > 1:
             raise _SeveralTypes
-        return _avro_kind(branches[0] if branches else "null", named)
+        return _avro_ddl(branches[0] if branches else "null", named)
     named |= {schema["name"]: schema} if "name" in schema else {}
-    kind = schema["type"]
-    logical = f"{kind}-{schema.get('logicalType')}"
-    if logical in ("bytes-decimal", "fixed-decimal"):
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
-    if kind == "record":
-        return _struct({one["name"]: _avro_kind(one["type"], named) for one in schema["fields"]})
-    if kind == "map":
-        return _map("string", _avro_kind(schema["values"], named))
-    if kind == "array":
-        return _array(_avro_kind(schema["items"], named))
-    return _avro_kind(kind, named)
-
-
-def _array(item: Any) -> dict[str, Any]:
-    return {"type": "array", "elementType": item}
-
-
-def _map(key: Any, value: Any) -> dict[str, Any]:
-    return {"type": "map", "keyType": key, "valueType": value}
-
-
-def _struct(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "struct", "fields": [{"name": k, "type": v} for k, v in fields.items()]}
-
-
-def _ddl(kind: Any) -> str:
-    if isinstance(kind, str):
-        return _simple(kind)
-    match kind["type"]:
+    match kind:
+        case "record":
+            return struct_of(
+                {one["name"]: _avro_ddl(one["type"], named) for one in schema["fields"]}
+            )
         case "array":
-            return f"array<{_ddl(kind['elementType'])}>"
-        case "map" if kind["keyType"] == "string":
-            return f"map<string,{_ddl(kind['valueType'])}>"
+            return f"array<{_avro_ddl(schema['items'], named)}>"
         case "map":
-            raise _NoType(f"is a map with keys of type {kind['keyType']}; here they are text")
-    return f"struct<{', '.join(_fields(kind['fields']))}>"
-
-
-def _simple(kind: str) -> str:
-    if kind.startswith("decimal("):
-        return kind
-    if kind == _WITHOUT_ZONE:
-        raise _NoType("has timestamps without a zone inside, for which there is no type here")
-    if kind not in _TYPES:
-        raise _NoType(f"is of type {kind}, which no column here can have")
-    return _TYPES[kind] or kind
-
-
-def _fields(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    for one in fields:
-        if not _FIELD.fullmatch(one["name"]):
-            raise _NoType(f"has a field {one['name']!r} inside, which cannot be named here")
-    return [f"{one['name']}: {_ddl(one['type'])}" for one in fields]
+            return f"map<string,{_avro_ddl(schema['values'], named)}>"
+    return _AVRO.get(f"{kind}-{logical}") or _avro_ddl(kind, named)

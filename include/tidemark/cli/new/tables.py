@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.cli.new.places import place_in_source
 from tidemark.cli.new.sample import MOST_LINES, Sample, SourceSample, rows_of
-from tidemark.cli.new.schemas import KnownType, known_type
+from tidemark.cli.new.schemas import KnownType, known_type, struct_of
 from tidemark.errors import SampleUnusable, SourceNotFound
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
@@ -35,7 +35,19 @@ _MOST_SHOWN = 5
 def schema_of(table: DeltaTable) -> dict[str, KnownType]:
     """By column, in the table's order."""
     fields = json.loads(table.schema().to_json())["fields"]
-    return {one["name"]: known_type(one["type"], bool(one["nullable"])) for one in fields}
+    return {one["name"]: known_type(_ddl(one["type"]), bool(one["nullable"])) for one in fields}
+
+
+def _ddl(kind: Any) -> str:
+    """Of a type as Delta writes it (its protocol, "Schema Serialization Format")."""
+    if isinstance(kind, str):
+        return "int" if kind == "integer" else kind
+    match kind["type"]:
+        case "array":
+            return f"array<{_ddl(kind['elementType'])}>"
+        case "map":
+            return f"map<{_ddl(kind['keyType'])},{_ddl(kind['valueType'])}>"
+    return struct_of({one["name"]: _ddl(one["type"]) for one in kind["fields"]})
 
 
 def sampled_table(given: str, settings: Settings, pipeline: str) -> SourceSample:

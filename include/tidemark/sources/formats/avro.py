@@ -27,11 +27,11 @@ from fastavro.read import LOGICAL_READERS
 
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.sources.files.codecs import ChunkFile
+from tidemark.sources.files.codecs import ChunkFile, unpacked
 from tidemark.sources.formats.whole_files import WholeFile, row_name
 from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable
-from tidemark.storage.files import FileFacts, Options
+from tidemark.storage.files import FileFacts, Options, read_chunks
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is written behind it
 _DAY = date(1970, 1, 1).toordinal()
@@ -64,11 +64,6 @@ class AvroSlice(WholeFile):
     @property
     def estimated_bytes(self) -> int:
         return self.size * _UNPACKED
-
-    def schema(self) -> Any:
-        """The schema of a file that has one; raises otherwise what fastavro does."""
-        stream: Any = _Stream(self.data())
-        return fastavro.block_reader(stream).writer_schema
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         number = 0
@@ -119,6 +114,12 @@ class AvroSlice(WholeFile):
 def avro_slice(uri: str, facts: FileFacts, options: Options) -> AvroSlice:
     """A file as it is now."""
     return AvroSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
+
+
+def avro_schema(uri: str, options: Options) -> Any:
+    """The own schema of a file that can be read."""
+    stream: Any = _Stream(unpacked(uri, read_chunks(uri, options)))
+    return fastavro.block_reader(stream).writer_schema
 
 
 def record_line(record: Any) -> bytes:
