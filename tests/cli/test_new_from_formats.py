@@ -243,3 +243,121 @@ def test_of_several_files_the_wider_type_is_taken_else_what_the_values_say(proje
         "mixed": "string not null", "e": "float",
     }  # fmt: skip
     assert '#   "many": of several types (number in 1, text in 1)' in text_of(project)
+
+
+def csv_of(project: Path, text: str | bytes, name: str = "rows.csv") -> FilesSource:
+    """The source that is proposed of such a file."""
+    file = land(project, [], f"landing/rows/{name}")
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    ended = new(file, "--force")
+    assert "A run accepts all of them." in ended.output, ended.output
+    source = written(project).source
+    assert isinstance(source, FilesSource)
+    return source
+
+
+def said(project: Path) -> str:
+    """The comments of the file that was written, in one line; the screen shows them too."""
+    return " ".join(text_of(project).replace("#", " ").split())
+
+
+def csv_format(source: FilesSource) -> dict[str, Any]:
+    if not isinstance(source.format, CsvFormatOptions):
+        return {}
+    return source.format.csv.model_dump(exclude_defaults=True)
+
+
+MINUTES = [f"2026-07-01T10:{n:02}:00Z" for n in range(20)]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv"])
+def test_a_first_record_that_is_a_row_is_not_taken_as_names(project: Path, name: str) -> None:
+    delimiter = "," if name.endswith("csv") else "\t"
+    lines = [delimiter.join([at, "a", "", f"0_{n}", "1.5"]) for n, at in enumerate(MINUTES)]
+    source = csv_of(project, "\n".join(lines), name)
+    assert csv_format(source) == {
+        "header": False, **({} if delimiter == "," else {"delimiter": delimiter})
+    }  # fmt: skip
+    # One that is null in each row has its place too.
+    assert types(written(project)) == {
+        "c1": "timestamp not null", "c2": "string not null", "c3": "string",
+        "c4": "string not null", "c5": "double not null",
+    }  # fmt: skip
+    assert "from 20 lines" in text_of(project)
+    assert "The first record (`2026-07-01T10:00:00Z, a, , 0_0, 1.5`) was not taken" in said(project)
+
+
+def test_a_row_of_one_field_or_with_a_value_twice_is_no_header_either(project: Path) -> None:
+    assert csv_format(csv_of(project, "\n".join(MINUTES))) == {"header": False}
+    twice = "".join(f"{at},7,7\n" for at in MINUTES)
+    assert csv_format(csv_of(project, twice)) == {"header": False}
+
+
+def test_names_are_taken_as_names_and_in_doubt_it_is_told(project: Path) -> None:
+    def rows(header: str) -> str:
+        return header + "".join(f"{at},{n},x{n}\n" for n, at in enumerate(MINUTES))
+
+    told = "First record taken as names: `"
+    assert list(csv_of(project, rows("at,n,x\n")).columns) == ["at", "n", "x"]
+    assert told not in said(project)
+    # pandas leaves the name of its index empty.
+    csv_of(project, rows("at,,x\n"))
+    assert told not in said(project)
+    assert csv_format(csv_of(project, rows("at,2026,x\n"))) == {}
+    assert f"{told}at, 2026, x`. If it is a row, say `header: false`" in said(project)
+    assert told in new("warehouse/landing/rows/rows.csv", "--force").output
+
+
+def test_numbers_with_a_comma_are_proposed_as_such(project: Path) -> None:
+    def rows(*values: str) -> str:
+        lines = [f"{at};{values[n % len(values)]};{n}" for n, at in enumerate(MINUTES)]
+        return "\n".join(["at;amount;n", *lines])
+
+    source = csv_of(project, rows("12,5", "3,25", "1200"))
+    assert csv_format(source) == {"delimiter": ";", "decimal": ","}
+    assert types(written(project)) == {
+        "at": "timestamp not null", "amount": "double not null", "n": "long not null"
+    }  # fmt: skip
+    assert "Numbers are written with a comma, as `12,5`." in said(project)
+    # These may be thousands, so they stay texts.
+    source = csv_of(project, rows("1,250", "12,000"))
+    assert csv_format(source) == {"delimiter": ";"}
+    assert source.columns["amount"].type == "string"
+    # Without names too, where the comma could part fields as well.
+    lines = "".join(f"12,{n};x\n" for n in range(5))
+    file = land(project, [], "landing/other/1.csv")
+    file.write_text(lines)
+    assert "columns     c1, c2" not in new(file, name="other").output
+    assert '{csv: {delimiter: ";", header: false, decimal: ","}}' in text_of(project, "other")
+
+
+def test_another_encoding_is_proposed_where_the_bytes_are_no_utf_8(project: Path) -> None:
+    def text(*names: str) -> str:
+        return "at,name\n" + "".join(f"{at},{names[n % 2]}\n" for n, at in enumerate(MINUTES))
+
+    for encoding in ("windows-1252", "utf-16"):
+        source = csv_of(project, text("Jörg", "x").encode(encoding))
+        assert csv_format(source) == {"encoding": encoding}
+    csv_of(project, text("Jörg", "x").encode("windows-1252"))
+    assert "is `2026-07-01T10:00:00Z,Jörg` right?" in said(project)
+    assert csv_format(csv_of(project, text("Jörg", "x"))) == {}
+    # One broken line is no encoding, and neither is that of one of two files.
+    broken = text("Jörg", "x").encode() + MINUTES[0].encode() + b",\xff\n"
+    file = land(project, [], "landing/rows/rows.csv")
+    file.write_bytes(broken)
+    assert "1 malformed" in new(file, "--force").output
+    land(project, [], "landing/rows/2.csv").write_bytes(text("Jürg", "x").encode("windows-1252"))
+    assert "malformed" in new("warehouse/landing/rows/*.csv", "--force").output
+
+
+def test_comments_above_the_records_are_proposed_as_such(project: Path) -> None:
+    rows = "".join(f"{at};{n}\n" for n, at in enumerate(MINUTES))
+    source = csv_of(project, f"# Made by hand, in July\n# for you\nat;n\n{rows}# more\n")
+    assert csv_format(source) == {"delimiter": ";", "comment": "#"}
+    assert list(source.columns) == ["at", "n"]
+    assert "Lines that begin with are no records." in said(project)
+    # A header may begin with it, and so may what is broken further down.
+    assert csv_format(csv_of(project, f"#at;n\n{rows}")) == {"delimiter": ";"}
+    file = land(project, [], "landing/rows/rows.csv")
+    file.write_text(f"at;n\n{rows}#5\n")
+    assert "1 malformed" in new(file, "--force").output

@@ -34,11 +34,6 @@ _EXPECTED = {
     "int_from_float": "a whole number",
 }
 _AS_A_MAPPING = "type: long, nullable: false"
-# `tidemark new` writes the line so where no column of its sample is one.
-_OPEN_TIME = (
-    "is open: name the column that holds the time of each row, whose type has to be timestamp, and "
-    "its format where that is not ISO 8601, as in `event_time: {column: at, format: epoch_millis}`"
-)
 _MAPPINGS = ("model_type", "model_attributes_type")
 
 
@@ -170,7 +165,8 @@ def _problem(document: Document, detail: ErrorDetails, path: KeyPath, name: str)
     if kind == "missing":
         return document.problem(path, "is missing")
     if path == ("source", "event_time", "column") and detail["input"] is None:
-        return document.problem(path, _OPEN_TIME)
+        message = "is open: name the column that holds the time of each row, of type timestamp, as"
+        return document.problem(path, f"{message} in `event_time: {{column: at}}`")
     if kind == "extra_forbidden":
         known = _known_keys(path, document.content)
         kinds = SOURCE_KINDS if path[:-1] == ("source",) else {}

@@ -100,7 +100,10 @@ def columns_of(sample: Sample) -> tuple[list[SampleColumn], list[LeftOutField]]:
         try:
             typed[field] = _column(field, sample)
         except (Untyped, ValueError) as why:
-            left_out[field] = str(why)
+            if sample.by_place:
+                typed[field] = SampleColumn(field, "string", (None,) * len(sample.rows))
+            else:
+                left_out[field] = str(why)
     columns: list[SampleColumn] = []
     # Only what can be a column keeps a name from others.
     names = _names(list(typed))

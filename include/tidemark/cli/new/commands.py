@@ -39,9 +39,9 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     if prefix is None:
         places = find_files(given, settings, pipeline)
         sample = read_sample(places.read, settings)
-        reasons: tuple[str, ...] = ()
+        reasons = sample.reasons
         if places.others > 0:
-            reasons = (f"`{places.source}` takes {counted(places.others, 'other file')} too.",)
+            reasons += (f"`{places.source}` takes {counted(places.others, 'other file')} too.",)
         return SourceSample({"files": places.source, **sample.entries}, sample, reasons)
     try:
         return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tidemark.cli.new.csv_files import kind_of, look_at_csv
 from tidemark.cli.new.schemas import KnownType, schema_of_files
 from tidemark.errors import SampleUnusable
-from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000
 _SHOWN = 60
-_NUMBER = re.compile(JSON_NUMBER, re.ASCII)
-_BOOLEAN = re.compile("true|false")
 
 Row = dict[str, Any]
 
@@ -38,9 +35,9 @@ class Sample:
     to say. `row` is what people call one.
 
     `schema` has the types of the columns by name, where the source tells them; None: the column's
-    values have to. `beside` are columns
-    that rows may have beside their own fields, with a value for each row. `entries` of a
-    pipeline's `source` say how the rows are written.
+    values have to. `beside` are columns that rows may have beside their own fields, with a value
+    for each row. `entries` of a pipeline's `source` say how the rows are written, `reasons` are
+    comments on them. `by_place`: fields have no names, so that each has to be a column.
     """
 
     rows: tuple[Row, ...]
@@ -50,6 +47,8 @@ class Sample:
     schema: Mapping[str, KnownType | None] | None = None
     beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     entries: Mapping[str, Any] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    by_place: bool = False
 
     @property
     def label(self) -> str:
@@ -71,7 +70,7 @@ class SourceSample:
 def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     """The first MOST_LINES records of these files. SampleUnusable where hardly any is a row."""
     files = list(places)
-    source = _source(files, settings)
+    source, reasons = _source(files, settings)
     pieces = _pieces(source, files, settings)
     values = [line for piece in pieces for line in piece["_value"].to_pylist()]
     lines = [line for line in values if line is not None]
@@ -86,11 +85,8 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     if _hardly_any(rows, lines):
         raise SampleUnusable(f"{_without_rows(files, lines, len(rows))} Nothing was written.")
     written = source.format
-    entries: dict[str, Any] = {}
-    if isinstance(written, CsvFormatOptions):
-        entries = {"format": {"csv": written.csv.model_dump(exclude_defaults=True)}}
-    elif written is not None:
-        entries = {"format": written}
+    csv = written.csv if isinstance(written, CsvFormatOptions) else None
+    said = {"csv": csv.model_dump(exclude_defaults=True)} if csv else written
 
     def as_lines(pipeline: Pipeline) -> Sequence[pa.Table]:
         assert isinstance(pipeline.source, FilesSource)
@@ -98,64 +94,41 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
 
     looked_at = {str(one): None for piece in pieces for one in piece["_file"].to_pylist()}
     schema = schema_of_files(looked_at, settings.storage_options)
-    return Sample(rows, len(lines), as_lines, schema=schema, entries=entries)
+    return Sample(
+        rows, len(lines), as_lines, schema=schema, entries={"format": said} if said else {},
+        reasons=reasons, by_place=csv is not None and not csv.header,
+    )  # fmt: skip
 
 
 def _hardly_any(rows: Sequence[Row], lines: Sequence[bytes]) -> bool:
     return 2 * len(rows) <= len([line for line in lines if line.strip()])
 
 
-def _source(files: Sequence[str], settings: Settings) -> FilesSource:
+def _source(files: Sequence[str], settings: Settings) -> tuple[FilesSource, tuple[str, ...]]:
     """How the files are written, and of CSV which columns are numbers or booleans: those of which
-    nine in ten texts are."""
+    nine in ten texts are; and the reasons."""
     plain = FilesSource.model_construct(format=None, columns={})
     if not files or format_of(None, files[0]) != CSV:
-        return plain
-    delimiter = _delimiter(files[0], settings)
-    if delimiter != csv_form(plain, files[0]).delimiter:
-        written = CsvFormatOptions(csv=CsvFormat(delimiter=delimiter))
-        plain = FilesSource.model_construct(format=written, columns={})
+        return plain, ()
+    usual = csv_form(plain, files[0]).delimiter
+    form, names, told = look_at_csv(files, usual, settings.storage_options)
+    written = None if form == CsvFormat(delimiter=usual) else CsvFormatOptions(csv=form)
+    columns = {name: Column(type="string") for name in names}
+    source = FilesSource.model_construct(format=written, columns=columns)
     texts: dict[str, list[str]] = defaultdict(list)
-    for row in rows_of(_pieces(plain, files, settings)):
+    for row in rows_of(_pieces(source, files, settings)):
         for name, value in row.items():
-            if value is not None:
-                texts[name].append(value)
-    columns = {
-        name: Column(type=kind) for name, found in texts.items() if (kind := _kind_of(found))
-    }
-    return FilesSource.model_construct(format=plain.format, columns=columns)
+            texts[name] += [] if value is None else [value]
+    typed = {name: Column(type=kind_of(one, form.decimal)) for name, one in texts.items()}
+    return FilesSource.model_construct(format=written, columns=typed), tuple(told)
 
 
-def _kind_of(texts: Sequence[str]) -> str | None:
-    for kind, form in (("double", _NUMBER), ("boolean", _BOOLEAN)):
-        if sum(1 for one in texts if form.fullmatch(one)) >= 0.9 * len(texts):
-            return kind
-    return None
-
-
-def _delimiter(place: str, settings: Settings) -> str:
-    """The one by which most records have as many fields as the first, and more than one."""
-    found: dict[str, tuple[int, int]] = {}
-    for delimiter in (",", ";", "\t", "|"):
-        form = CsvFormatOptions(csv=CsvFormat(delimiter=delimiter))
-        source = FilesSource.model_construct(format=form, columns={})
-        try:
-            rows = rows_of(_pieces(source, [place], settings, 100))
-        except SampleUnusable:
-            continue
-        fields = len(rows[0]) if rows else 0
-        found[delimiter] = (len(rows), fields) if fields > 1 else (0, 0)
-    return max(found, key=lambda one: found[one], default=",")
-
-
-def _pieces(
-    source: FilesSource, files: Sequence[str], settings: Settings, most: int | None = None
-) -> list[pa.Table]:
+def _pieces(source: FilesSource, files: Sequence[str], settings: Settings) -> list[pa.Table]:
     pieces: list[pa.Table] = []
     options, most_bytes = settings.storage_options, settings.max_line_bytes
     try:
         for place in files:
-            if left := (most or MOST_LINES) - sum(map(len, pieces)):
+            if left := MOST_LINES - sum(map(len, pieces)):
                 pieces += first_lines(source, place, options, left, most_bytes)
     except SampleUnusable as error:
         raise SampleUnusable(f"{error} Nothing was written.") from error

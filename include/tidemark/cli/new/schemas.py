@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -12,8 +12,8 @@ from tidemark.pipeline.column_types import is_wider, parse_type
 from tidemark.sources.formats.formats import AVRO, PARQUET, format_of
 from tidemark.storage.files import Options
 
-# No type of a pipeline's columns, and Delta's name of it.
-_WITHOUT_ZONE = "timestamp_ntz"
+# In place of types that no column here has; the first is Delta's name.
+_WITHOUT_ZONE, _SEVERAL = "timestamp_ntz", "several types"
 # By Arrow's names of types; a whole number without a sign has the next larger type.
 _ARROW = {"bool": "boolean", "int8": "byte", "int16": "short", "int32": "int", "int64": "long"}
 _ARROW |= {"uint8": "short", "uint16": "int", "uint32": "long", "uint64": "decimal(20,0)"}
@@ -49,12 +49,10 @@ class KnownType:
 _EMPTY = KnownType("", unusable="null in each row")
 
 
-class _SeveralTypes(Exception):
-    """Values of a column may be of several types."""
-
-
-def known_type(text: str, nullable: bool) -> KnownType:
-    """What a type, in DDL, is to a pipeline."""
+def known_type(text: str, nullable: bool) -> KnownType | None:
+    """What a type, in DDL, is to a pipeline; None for several types."""
+    if _SEVERAL in text:
+        return None
     if text == _WITHOUT_ZONE:
         return KnownType("string", nullable, "timestamps without a zone, as text")
     if text == "null":
@@ -84,12 +82,11 @@ def schema_of_files(
         kind = format_of(None, file)
         if kind not in (PARQUET, AVRO):
             return None
-        columns = _of_parquet(file, options) if kind == PARQUET else _of_avro(file, options)
-        for name, known in columns.items():
-            found.setdefault(name, []).append(known)
-    lacking: list[KnownType | None] = [_EMPTY]
+        columns = _parquet(file, options) if kind == PARQUET else _avro(file, options)
+        for name, text, nullable in columns:
+            found.setdefault(name, []).append(known_type(text, nullable))
     return {
-        name: reduce(_wider, known if len(known) == len(files) else known + lacking)
+        name: reduce(_wider, known, known[0] if len(known) == len(files) else _EMPTY)
         for name, known in found.items()
     }
 
@@ -109,11 +106,11 @@ def _wider(one: KnownType | None, other: KnownType | None) -> KnownType | None:
     return None
 
 
-def _of_parquet(file: str, options: Options) -> dict[str, KnownType | None]:
+def _parquet(file: str, options: Options) -> Iterator[tuple[str, str, bool]]:
     from tidemark.sources.formats.parquet import parquet_schema
 
-    columns = parquet_schema(file, options)
-    return {one.name: known_type(_arrow_ddl(one.type), one.nullable) for one in columns}
+    for field in parquet_schema(file, options):
+        yield field.name, _arrow_ddl(field.type), field.nullable
 
 
 def _arrow_ddl(kind: Any) -> str:
@@ -133,19 +130,13 @@ def _arrow_ddl(kind: Any) -> str:
     return f"decimal({kind.precision},{kind.scale})" if is_decimal else _ARROW.get(name, name)
 
 
-def _of_avro(file: str, options: Options) -> dict[str, KnownType | None]:
+def _avro(file: str, options: Options) -> Iterator[tuple[str, str, bool]]:
     from tidemark.sources.formats.avro import avro_schema
 
-    found: dict[str, KnownType | None] = {}
     named: dict[str, Any] = {}
     for field in avro_schema(file, options)["fields"]:
         kind = field["type"]
-        try:
-            nullable = isinstance(kind, list) and "null" in kind
-            found[field["name"]] = known_type(_avro_ddl(kind, named), nullable)
-        except _SeveralTypes:
-            found[field["name"]] = None
-    return found
+        yield field["name"], _avro_ddl(kind, named), isinstance(kind, list) and "null" in kind
 
 
 def _avro_ddl(schema: Any, named: dict[str, Any]) -> str:
@@ -153,10 +144,8 @@ def _avro_ddl(schema: Any, named: dict[str, Any]) -> str:
     if isinstance(schema, str):
         return _avro_ddl(named[schema], named) if schema in named else _AVRO.get(schema, schema)
     if isinstance(schema, list):
-        branches = [one for one in schema if one != "null"]
-        if len(branches) > 1:
-            raise _SeveralTypes
-        return _avro_ddl(branches[0] if branches else "null", named)
+        kinds = [_avro_ddl(one, named) for one in schema if one != "null"] or ["null"]
+        return kinds[0] if len(kinds) == 1 else _SEVERAL
     named |= {schema["name"]: schema} if "name" in schema else {}
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):

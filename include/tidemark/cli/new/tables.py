@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 
 
-def schema_of(table: DeltaTable) -> dict[str, KnownType]:
+def schema_of(table: DeltaTable) -> dict[str, KnownType | None]:
     """By column, in the table's order."""
     fields = json.loads(table.schema().to_json())["fields"]
     return {one["name"]: known_type(_ddl(one["type"]), bool(one["nullable"])) for one in fields}
