@@ -150,6 +150,7 @@ IN_PARQUET: dict[str, tuple[Any, Any, str | None]] = {
     "ok": (pa.bool_(), True, "boolean"),
     "bytes": (pa.binary(), b"\0\xff", "binary"),
     "uuid": (pa.binary(4), b"\0\xff\0\0", "binary"),
+    "id4": (pa.uuid(), UUID(int=7).bytes, "string"),
     "kind": (pa.dictionary(pa.int8(), pa.string()), "x", "string"),
     "code": (pa.string(), "12.5", "string"),
     "nothing": (pa.null(), None, None),

@@ -10,6 +10,7 @@ from tidemark.cli.new.column_types import MOST
 from tidemark.cli.new.event_times import time_format
 from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline.model import CsvFormat
+from tidemark.printed import shown
 from tidemark.sources.files.codecs import FAULTS, unpacked
 from tidemark.sources.formats.csv_form import CsvForm
 from tidemark.storage.files import Options, read_chunks
@@ -46,8 +47,7 @@ def look_at_csv(
     records = [one for one in records if len(one) == len(records[0])]
     if len(records) < 2:
         return form, [], told
-    if form.comment:
-        told.append("Lines that begin with # are no records.")
+    told += ["Lines that begin with # are no records."] if form.comment else []
     first, columns = records[0], list(zip(*records[1:], strict=True))
     numbers = [column for column in columns if kind_of(column, ",") == "double"]
     commas = [one for column in numbers for one in column if _COMMA.fullmatch(one)]
@@ -58,18 +58,17 @@ def look_at_csv(
     typed = [(one, kind) for one, kind in zip(first, kinds, strict=True) if kind != "string"]
     same = sum(kind_of([one], form.decimal) == kind for one, kind in typed)
     other = sum(one != "" and kind_of([one], form.decimal) != kind for one, kind in typed)
-    shown = _shown(", ".join(first))
+    record = shown(", ".join(first)[:80])
     if same and not other:
         told.append(
-            f"The first record (`{shown}`) was not taken as names, as its values are like those "
-            "below it: the fields are c1, c2 … in their order. Give the columns other names, but "
-            "keep their order."
+            f"The first record (`{record}`) was not taken as names, for it is like the others: the "
+            "columns are c1, c2 … Rename them, but keep their order."
         )
         names = [f"c{number + 1}" for number in range(len(first))]
         return form.model_copy(update={"header": False}), names, told
     if same or not other:
         told.append(
-            f"First record taken as names: `{shown}`. If it is a row, say `header: false` in "
+            f"First record taken as names: `{record}`. If it is a row, say `header: false` in "
             "`format: {csv: …}`, and name a column for each field, in their order."
         )
     return form, [], told
@@ -83,10 +82,6 @@ def kind_of(texts: Sequence[str], decimal: str) -> str:
         if present and sum(1 for one in read if form.fullmatch(one)) >= MOST * len(present):
             return kind
     return "timestamp" if time_format(present) else "string"
-
-
-def _shown(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text[:80])
 
 
 def _head(file: str, options: Options) -> bytes:
@@ -106,7 +101,9 @@ def _encoding(heads: Sequence[bytes]) -> tuple[str, list[str]]:
     are_utf8 = any("\ufffd" not in line.decode(errors="replace") for line in lines)
     if not lines or are_utf8 or any("\ufffd" in line for line in read):
         return "utf-8", []
-    return "windows-1252", [f"No UTF-8, so windows-1252 is assumed: is `{_shown(read[0])}` right?"]
+    return "windows-1252", [
+        f"No UTF-8, so windows-1252 is assumed: is `{shown(read[0][:80])}` right?"
+    ]
 
 
 def _records(text: str, form: CsvFormat) -> list[list[str]]:

@@ -14,19 +14,17 @@ from tidemark.storage.files import Options
 
 # In place of types that no column here has; the first is Delta's name.
 _WITHOUT_ZONE, _SEVERAL = "timestamp_ntz", "several types"
-# By Arrow's names of types; a whole number without a sign has the next larger type.
+# By Arrow's names of types; whole numbers without a sign have the next larger type; UUIDs extend.
 _ARROW = {"bool": "boolean", "int8": "byte", "int16": "short", "int32": "int", "int64": "long"}
 _ARROW |= {"uint8": "short", "uint16": "int", "uint32": "long", "uint64": "decimal(20,0)"}
 _ARROW |= {"halffloat": "float", "date32": "date", "date64": "date"}
-_ARROW |= dict.fromkeys(("large_string", "string_view", "time32", "time64"), "string")
+_ARROW |= dict.fromkeys(("large_string", "string_view", "time32", "time64", "extension"), "string")
 _ARROW |= dict.fromkeys(("large_binary", "binary_view", "fixed_size_binary"), "binary")
 # By Avro's, and by those of its logical types that a line has otherwise than the type below.
 _AVRO = {"bytes": "binary", "fixed": "binary", "enum": "string", "int-date": "date"}
 _AVRO |= dict.fromkeys(("int-time-millis", "long-time-micros", "fixed-uuid"), "string")
-for _unit in ("millis", "micros", "nanos"):
-    _AVRO |= {f"long-timestamp-{_unit}": "timestamp"}
-    _AVRO |= {f"long-local-timestamp-{_unit}": _WITHOUT_ZONE}
-# What a text of DDL has that no type here is, and what people are told.
+for _in in ("millis", "micros", "nanos"):
+    _AVRO |= {f"long-timestamp-{_in}": "timestamp", f"long-local-timestamp-{_in}": _WITHOUT_ZONE}
 _NOT_HERE = {
     _WITHOUT_ZONE: "has timestamps without a zone inside, for which there is no type here",
     "?:": "has a field inside that cannot be named here",
@@ -98,10 +96,9 @@ def _wider(one: KnownType | None, other: KnownType | None) -> KnownType | None:
     if _EMPTY in (one, other):
         return replace(other if one == _EMPTY else one, nullable=True)
     one, other = (replace(known, nullable=one.nullable or other.nullable) for known in (one, other))
-    if one == other:
-        return one
     for wide, narrow in ((one, other), (other, one)):
-        if narrow.type not in ("", "date") and is_wider(wide.type, narrow.type):
+        is_wide = narrow.type not in ("", "date") and is_wider(wide.type, narrow.type)
+        if is_wide or one == other:
             return wide
     return None
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tidemark.sources.kafka.values import MessageValues
 
 _MOST_SHOWN = 10
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+# What is meant to be a JSON object, or is no text in UTF-8.
+_NO_TEXT = re.compile(r"\A\s*\{|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffd]")
 _AS_TEXT = (
     "The values are text and no JSON objects: each is one text, `value`. Take it apart in `derive`."
 )
@@ -112,8 +113,8 @@ def _values(messages: Sequence[Message], connection: str, settings: Settings) ->
     values = [value for message in messages if (value := message.value())]
     named = [value for value in values if value[0] == 0 and len(value) >= PREFIX]
     if not named or len(named) < 0.9 * len(values):
-        is_text = values and sum(map(_is_text, values)) >= 0.9 * len(values)
-        return MessageValues("text" if is_text else "json")
+        texts = sum(not _NO_TEXT.search(value.decode(errors="replace")) for value in values)
+        return MessageValues("text" if texts and texts >= 0.9 * len(values) else "json")
     if sum(value[PREFIX:].lstrip().startswith(b"{") for value in named) >= 0.9 * len(named):
         return MessageValues("json_schema")
     found = MessageValues("avro")
@@ -122,14 +123,6 @@ def _values(messages: Sequence[Message], connection: str, settings: Settings) ->
     kinds = Counter(json.loads(text)["kind"] for text in schemas.values() if text)
     protobuf = kinds["PROTOBUF"] > kinds["AVRO"]
     return replace(found, format="protobuf" if protobuf else "avro", schemas=schemas)
-
-
-def _is_text(value: bytes) -> bool:
-    """Is it text, and nothing that is meant to be a JSON object?"""
-    with suppress(UnicodeDecodeError):
-        text = value.decode()
-        return not _CONTROL.search(text) and not text.lstrip().startswith("{")
-    return False
 
 
 def _as_they_came(messages: Iterable[Message]) -> list[Message]:
