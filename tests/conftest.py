@@ -83,6 +83,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_listed_files.py": None,
     "tests/end_to_end/test_migrations_beside_runs.py": None,
     "tests/end_to_end/test_moved_root.py": None,
+    "tests/end_to_end/test_notebook_runs.py": "event_loop",
     "tests/end_to_end/test_passed_over.py": None,
     "tests/end_to_end/test_places.py": "is_found_again",
     "tests/end_to_end/test_reading_gold.py": None,

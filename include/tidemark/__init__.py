@@ -1,5 +1,6 @@
 """Streaming on a schedule, with every row accounted for: Airflow, Spark and Delta."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidemark.version import __version__
@@ -7,14 +8,19 @@ from tidemark.version import __version__
 if TYPE_CHECKING:
     from tidemark.gold.reading import dataset as dataset
     from tidemark.gold.reading import read as read
+    from tidemark.notebook import load as load
+    from tidemark.notebook import write as write
 
-__all__ = ("__version__", "dataset", "read")
+__all__ = ("__version__", "dataset", "load", "read", "write")
 
 
 def __getattr__(name: str) -> Any:
-    """`read` and `dataset` bring Arrow and delta-rs, which most of what imports us does without."""
-    if name not in ("dataset", "read"):
+    """They bring pydantic, or Arrow and delta-rs, which most of what imports us does without."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tidemark.gold import reading
+    module = "tidemark.notebook" if name in ("load", "write") else "tidemark.gold.reading"
+    return getattr(import_module(module), name)
 
-    return getattr(reading, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

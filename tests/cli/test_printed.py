@@ -147,7 +147,7 @@ def test_rows_rejects_and_errors_of_a_trial_are_text(
         {"class": "RunFailed", "message": HOSTILE, "retry_can_help": True}
     )
     with printing_text():
-        print_trial(held.place.pipeline, held.place.places)
+        print_trial(held.place.pipeline, held.place.places, report_console())
         print_result(result.model_copy(update={"error": error, "run_id": HOSTILE}), HOSTILE)
     told = capsys.readouterr()
     assert "\\u001b[2J" in told.out

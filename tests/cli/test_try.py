@@ -23,6 +23,7 @@ from tests.kit.kafka import client_of, make_topic, new_name, produce
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
 from tests.operators.contract.joins import OTHER, partner_pipeline
+from tidemark.cli.console import report_console
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.cli.trial.report import print_trial
@@ -143,9 +144,9 @@ def test_what_is_proposed_from_a_topic_and_from_a_table_can_be_tried_and_run(
     assert {one.group_id for one in admin.list_consumer_groups().result().valid} == before
 
 
-def tidemark(place: Place, *arguments: str) -> Result:
+def tidemark(place: Place, *arguments: str, **more: str) -> Result:
     place.write_file()
-    return CliRunner().invoke(app, arguments, env=place.variables)
+    return CliRunner().invoke(app, arguments, env={**place.variables, **more})
 
 
 @pytest.mark.parametrize(
@@ -193,6 +194,15 @@ def test_a_source_s_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert f"The folder {tmp_path}/landing does not exist" in ended.stderr
 
 
+@pytest.mark.slow
+def test_the_temporary_root_has_the_marker_that_a_root_has(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.land("1.json", FIRST)
+    (tmp_path / ".mounted").touch()
+    more = {"TIDEMARK_ROOT_MARKER": ".mounted", "JAVA_HOME": "/no/java"}
+    assert "EngineMissing: " in tidemark(place, "try", "clicks", **more).stderr
+
+
 def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> None:
     place = Place(tmp_path / "root")
     place.land("2.json", ["2a", "2b", "2c"])
@@ -227,7 +237,7 @@ def test_the_rejects_that_are_shown_are_of_every_reason_with_where_they_lie(
     write_deltalake(place.places.rejects, pa.Table.from_pylist(rejects))
     source = {name: one for name, one in clicks()["source"].items() if name != "files"}
     kafka = {"kafka": {"topic": "events", "connection": "broker"}, **source}
-    print_trial(Place(tmp_path, clicks(source=kafka)).pipeline, place.places)
+    print_trial(Place(tmp_path, clicks(source=kafka)).pipeline, place.places, report_console())
     lines = capsys.readouterr().out.splitlines()
     begin = lines.index("rejects: 20 rows, 10 of them")
     shown = ["  malformed: blank line", "    topic events, partition 1, offset 0", "    00"]

@@ -33,14 +33,14 @@ def told(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def story(text: str) -> list[tuple[str, str]]:
+def story(text: str, typed_as: str = "sh") -> list[tuple[str, str]]:
     """What is typed, and what it prints where the page shows that."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```\n", text, re.MULTILINE | re.DOTALL)
     following = [*blocks[1:], ("sh", "")]
     return [
         (code, shown if not kind else "")
         for (language, code), (kind, shown) in zip(blocks, following, strict=True)
-        if language == "sh"
+        if language == typed_as
     ]
 
 
@@ -52,9 +52,13 @@ def live(clone: Path, text: str, changed: Callable[[str], str] = lambda code: co
     printed = re.split(r"@@\d+@@\n", ended.stdout)
     assert len(printed) == len(steps) + 1, ended.stdout
     for (code, shown), output in zip(steps, printed, strict=False):
-        left = iter(told(output))
-        missing = [line for line in told(shown) if line not in left]
-        assert not missing, f"{code}\nlacks {missing} in\n{output}"
+        check_shown(code, shown, output)
+
+
+def check_shown(code: str, shown: str, output: str) -> None:
+    left = iter(told(output))
+    missing = [line for line in told(shown) if line not in left]
+    assert not missing, f"{code}\nlacks {missing} in\n{output}"
 
 
 def section(text: str, *titles: str) -> str:
@@ -106,6 +110,18 @@ def test_a_pipeline_starts_over_and_is_removed_as_the_page_tells_it(tmp_path: Pa
     assert "There is no pipeline yet" in typed(clone, "".join(code for code, _ in gone)).stdout
     assert not first.exists()
     assert (clone / "warehouse" / "landing" / "access_log").is_dir()
+
+
+def test_the_story_of_a_notebook_is_as_the_page_tells_it(tmp_path: Path) -> None:
+    clone, text = set_up_clone(tmp_path), section(page("notebook.md"), "In five minutes")
+    live(clone, text)
+    cells = story(text, "python")
+    code = "".join(f"{code}print('@@', flush=True)\n" for code, _ in cells)
+    (clone / "notebook.py").write_text(code)
+    printed = typed(clone, "COLUMNS=160 python notebook.py").stdout.split("@@\n")
+    for (code, shown), output in zip(cells, printed[:-1], strict=True):
+        check_shown(code, shown.replace("…\n", ""), output)
+    assert "good (tables: by_day)" in typed(clone, "tidemark validate verbs").stdout
 
 
 def test_the_stories_of_formats_are_as_their_pages_tell_them(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
@@ -35,12 +35,13 @@ class _TextConsole(Console):
         return super().render_str("\n".join(_filled(shown(text), room)), **options)
 
 
-def report_console() -> Console:
-    """A console that breaks lines between words, and only in a terminal: a file or a pipe has
-    whole ones."""
+def report_console(out: TextIO | None = None) -> Console:
+    """A console, of stdout unless told, that breaks lines between words, and only in a terminal: a
+    file or a pipe has whole ones."""
     return _TextConsole(
-        file=unguarded(sys.stdout), soft_wrap=True, highlight=False, markup=False, emoji=False
-    )
+        file=unguarded(out or sys.stdout), soft_wrap=True,
+        highlight=False, markup=False, emoji=False,
+    )  # fmt: skip
 
 
 def progress_console() -> Console:

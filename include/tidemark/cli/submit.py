@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import tidemark
 from tidemark.errors import EngineMissing
 
 # Long enough for Spark to end well, short enough for a person who waits.
 _SECONDS_TO_END = 10.0
 _STDERR = 2
-_INCLUDE = Path(tidemark.__file__).resolve().parent.parent
+_INCLUDE = Path(__file__).resolve().parents[2]
 
 
 def job_environment(variables: Mapping[str, str], include: Path = _INCLUDE) -> dict[str, str]:

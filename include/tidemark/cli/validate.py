@@ -90,7 +90,7 @@ def _tell(load: Load, settings: Path | None) -> bool:
         print(error)
         return False
     lines, refusal = _changes(pipeline, settings)
-    if refusals := [*_fold_faults(pipeline)] if refusal is None else [refusal]:
+    if refusals := [*fold_faults(pipeline)] if refusal is None else [refusal]:
         print("\n".join(refusals))
         return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
@@ -99,12 +99,13 @@ def _tell(load: Load, settings: Path | None) -> bool:
     return True
 
 
-def _fold_faults(pipeline: Pipeline) -> Iterator[str]:
+def fold_faults(pipeline: Pipeline) -> Iterator[str]:
+    """What is wrong with the Python of a pipeline's folds, which is run; nothing without any."""
     if any(isinstance(table, FoldTable) for table in pipeline.tables.values()):
         # Arrow, and the code of the pipeline itself.
-        from tidemark.operators.folds.validated import fold_faults
+        from tidemark.operators.folds import validated
 
-        yield from fold_faults(pipeline)
+        yield from validated.fold_faults(pipeline)
 
 
 def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tidemark.errors import PipelineNotFound
+from tidemark.errors import PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.fold_rules import fold_code_of, with_fold_code
 from tidemark.pipeline.join_rules import FindPartner, NoPartner, joins_of
 from tidemark.pipeline.model import Pipeline
@@ -44,10 +44,21 @@ def load_pipeline(path: Path) -> Pipeline:
         raise PipelineFileInvalid(str(path), (problem,)) from error
 
 
+def pipeline_from_content(content: Mapping[str, Any], path: Path) -> Pipeline:
+    """The pipeline that a file of these values would be there, beside the files that are; told as
+    one that was not written."""
+    if path.suffix not in ENDINGS or not path.parent.is_dir():
+        raise PipelineInvalid(f"{path} is no NAME{ENDINGS[0]} in a folder: it was not written.")
+    return _beside(path, as_document(content, f"{path}, which was not written"))
+
+
 def _load(path: Path) -> Pipeline:
     if reason := _why_no_file(path):
         raise PipelineFileInvalid(str(path), (Problem(str(path), None, None, "", None, reason),))
-    document = read_document(path)
+    return _beside(path, read_document(path))
+
+
+def _beside(path: Path, document: Document) -> Pipeline:
     for twin in (path.with_suffix(ending) for ending in ENDINGS if ending != path.suffix):
         if twin.is_file():
             message = f"shares its name, and so its tables, with {twin.name}: rename one of them"

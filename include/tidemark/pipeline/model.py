@@ -1107,6 +1107,13 @@ class Pipeline(_Model):
             )
         return self
 
+    def content(self) -> dict[str, Any]:
+        """What its file says, as plain values: nothing that stands in other files."""
+        content = self.model_dump(mode="json", exclude={"name", "partners"}, exclude_unset=True)
+        for table in content["tables"].values():
+            table.pop("code", None)
+        return content
+
     def without_checks(self) -> Pipeline:
         """The pipeline without its checks: all that queries and tables follow from."""
         source = self.source.model_copy(update={"checks": ()})
@@ -1148,6 +1155,8 @@ class Pipeline(_Model):
         if "max_future" not in event_time.model_fields_set:
             filled: dict[str, Any] = {"max_future": self.watermark.delay}
             event_time = event_time.model_copy(update=filled)
+            # What a file does not say goes on following the delay when the file is written.
+            event_time.model_fields_set.discard("max_future")
             source = self.source.model_copy(update={"event_time": event_time})
             object.__setattr__(self, "source", source)
         return self

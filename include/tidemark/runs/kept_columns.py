@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import tidemark
 from tidemark.pipeline.model import Pipeline
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.files import FileMissing, read_bytes
+from tidemark.version import __version__
 
 PLANNED_FROM = "planned_from"
 
@@ -37,5 +37,5 @@ def fingerprint(pipeline: Pipeline) -> str:
     """Of all that a pipeline's columns follow from, but for Spark."""
     origin = [one.name for one in row_origin(pipeline)]
     pipeline = pipeline.without_checks()
-    of = [pipeline.model_dump_json(), tidemark.__version__, *ADDED_TO_CHANGES, *origin]
+    of = [pipeline.model_dump_json(), __version__, *ADDED_TO_CHANGES, *origin]
     return hashlib.sha256("\n".join(of).encode()).hexdigest()

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -23,24 +22,24 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.console import report_console
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
-from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import take_first_rows, trial_environment, write_pipeline
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.environment import PREFIX
-from tidemark.pipeline.settings.settings import load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.source import FirstRows
 from tidemark.storage.result_file import read_result
 
 _SHOWN = 3
-_RUN = "try"
+RUN = "try"
 
 
-def fold_faults(pipeline: Pipeline, places: Places) -> list[str]:
+def _fold_faults(pipeline: Pipeline, places: Places) -> list[str]:
     """A few of the keys of which two folds of the trial's rows differ; none where all is well."""
     from tidemark.operators.folds.folds import Folds
     from tidemark.operators.folds.tried import not_deterministic
@@ -76,16 +75,11 @@ def try_pipeline(
     """
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    with _temporary_root(keep) as root:
+    with temporary_root(loaded, keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
-        _tell_taken(found, taken)
+        tell_taken(found, taken)
         file = write_pipeline(found, taken.source, root / "pipelines")
-        variables = {
-            f"{PREFIX}ROOT": str(root),
-            f"{PREFIX}PIPELINES": str(file.parent),
-            f"{PREFIX}SOURCES": json.dumps(settings_of_trial(loaded, root).sources),
-        }
-        with _environment(variables):
+        with _environment(trial_environment(os.environ, loaded, root, file)):
             code = _run(file, settings)
         code = _show(found, Places(str(root), found.name)) or code
     if keep:
@@ -98,8 +92,11 @@ def try_pipeline(
 
 
 @contextmanager
-def _temporary_root(keep: bool) -> Iterator[Path]:
+def temporary_root(settings: Settings, keep: bool = False) -> Iterator[Path]:
+    """A root among the system's temporary files, which is removed unless it is kept."""
     root = Path(tempfile.mkdtemp(prefix="tidemark-try-")).resolve()
+    if settings.root_marker:
+        (root / settings.root_marker).touch()
     try:
         yield root
     finally:
@@ -109,12 +106,9 @@ def _temporary_root(keep: bool) -> Iterator[Path]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for this process and those that it starts; they win over the settings file."""
+    """Set the variables of this process and those that it starts."""
     before = dict(os.environ)
-    # Settings are read from variables in either case.
-    for name in before:
-        if name.upper() in variables:
-            del os.environ[name]
+    os.environ.clear()
     os.environ.update(variables)
     try:
         yield
@@ -126,33 +120,41 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _run(file: Path, settings: Path | None) -> int:
     """Run the copy to its end, which prints its result; its exit code."""
     try:
-        run(str(file), settings, run_id=_RUN)
+        run(str(file), settings, run_id=RUN)
     except typer.Exit as ended:
         return ended.exit_code
     return SUCCESS
 
 
-def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
+def tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
+    """Tell on stderr which rows a trial has, and what of the source was passed over."""
     print(f"{pipeline.name}: {taken.label}", file=sys.stderr)
     for note in taken.notes:
         print(f"{pipeline.name}: passed over: {note}", file=sys.stderr)
 
 
 def _show(pipeline: Pipeline, places: Places) -> int:
-    """Print what there is; FAILED where no row was accepted."""
+    """Print what there is; FAILED where that is a trial that fails."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.cli.trial.report import print_trial
 
-    print_trial(pipeline, places)
-    if faults := fold_faults(pipeline, places):
-        print("\n".join(faults), file=sys.stderr)
-        return FAILED
+    print_trial(pipeline, places, report_console())
+    faults = trial_faults(pipeline, places)
+    for fault in faults:
+        print(f"\n{fault}", file=sys.stderr)
+    return FAILED if faults else SUCCESS
+
+
+def trial_faults(pipeline: Pipeline, places: Places) -> list[str]:
+    """Why a trial whose run went well fails all the same: by its folds, or as no row was accepted;
+    nothing where all is well."""
+    if faults := _fold_faults(pipeline, places):
+        return faults
     with suppress(ResultUnreadable):
-        rows = read_result(RunResult, places.result(_RUN), {}).rows
+        rows = read_result(RunResult, places.result(RUN), {}).rows
         if rows.read and not rows.accepted:
             told = f"Each of the {rows.judged:,} rows was rejected"
             if not rows.judged and rows.records is not None:
                 told = f"None of the {rows.read:,} records came to a row ({rows.records.label})"
-            print(f"\n{told}: correct the file.", file=sys.stderr)
-            return FAILED
-    return SUCCESS
+            return [f"{told}: correct the file."]
+    return []

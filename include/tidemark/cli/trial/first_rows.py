@@ -10,6 +10,7 @@ from typing import Any
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.fold_rules import write_fold_code
 from tidemark.pipeline.model import Pipeline, Source
+from tidemark.pipeline.settings.environment import PREFIX
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import FirstRows
@@ -44,14 +45,26 @@ def settings_of_trial(settings: Settings, root: Path) -> Settings:
     return settings.model_copy(update={"root": str(root), "sources": sources})
 
 
+def trial_environment(
+    variables: Mapping[str, str], settings: Settings, root: Path, file: Path
+) -> dict[str, str]:
+    """The environment in which `tidemark run` runs the file below the root: these variables, of
+    which the trial's own win over the settings file."""
+    own = {
+        f"{PREFIX}ROOT": str(root),
+        f"{PREFIX}PIPELINES": str(file.parent),
+        f"{PREFIX}SOURCES": json.dumps(settings_of_trial(settings, root).sources),
+    }
+    # Settings are read from variables in either case.
+    return {name: of for name, of in variables.items() if name.upper() not in own} | own
+
+
 def write_pipeline(pipeline: Pipeline, source: Mapping[str, Any], folder: Path) -> Path:
     """The pipeline's file with these entries for where its rows come from. JSON is YAML."""
-    content = pipeline.model_dump(mode="json", exclude={"name", "partners"}, exclude_unset=True)
+    content = pipeline.content()
     shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
     content["source"] = {**source, **shared}
     file = folder / f"{pipeline.name}.yaml"
-    for table in content["tables"].values():
-        table.pop("code", None)
     file.parent.mkdir(parents=True)
     write_fold_code(pipeline, file.parent)
     file.write_text(json.dumps(content), encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tidemark.cli.console import ReportTable, report_console, report_table, shortened
+from tidemark.cli.console import ReportTable, report_table, shortened
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -23,9 +23,8 @@ SHOWN = 10
 _LONGEST = 120
 
 
-def print_trial(pipeline: Pipeline, places: Places) -> None:
+def print_trial(pipeline: Pipeline, places: Places, console: Console) -> None:
     """Print what is there; a run that failed may have left less."""
-    console = report_console()
     for name, table in pipeline.tables.items():
         columns = ["window_start", *table.group_by, *table.columns_told, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
