@@ -22,6 +22,7 @@ def pipeline_of(
     unknown_fields: str = "keep",
     derive: Mapping[str, str] | None = None,
     keep: str | None = None,
+    rules: Sequence[Mapping[str, str]] = (),
     **event_time: Any,
 ) -> Pipeline:
     """A pipeline with the event time in `at` and ten minutes of watermark delay."""
@@ -31,6 +32,7 @@ def pipeline_of(
         "event_time": {"column": "at", **event_time},
         "derive": dict(derive or {}),
         "unknown_fields": unknown_fields,
+        "rules": list(rules),
     }
     table = {"window": {"length": "10 minutes"}, "measures": {"rows_seen": "count(*)"}}
     content = clicks(source=source, tables={"all": table}, keep=keep)

@@ -16,7 +16,7 @@ import pytest
 from tidemark.pipeline.expressions import functions
 from tidemark.pipeline.expressions.functions import AGGREGATES, function_refusal, spark_functions
 from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
-from tidemark.pipeline.expressions.sql import check_derived, check_measure
+from tidemark.pipeline.expressions.sql import check_condition, check_derived, check_measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,6 +104,22 @@ def analyses(rows: DataFrame, expression: str) -> bool:
 def test_a_good_measure_is_accepted_here_and_in_spark(rows: DataFrame, expression: str) -> None:
     assert check_measure(expression, SCOPE) == []
     assert analyses(rows, expression)
+
+
+def test_a_condition_is_what_spark_types_as_a_boolean(rows: DataFrame) -> None:
+    found = [one.format(f"`{name}`") for one in listed(ONE_COLUMN) for name in TYPES]
+    found += [one.format(*pair) for one in listed(TWO_COLUMNS)
+              for pair in itertools.permutations(TYPES, 2)]  # fmt: skip
+    missed = 0
+    for expression in found:
+        if check_derived(expression, SCOPE)[0] or not analyses(rows, expression):
+            continue
+        is_boolean = rows.selectExpr(expression).schema[0].dataType.simpleString() == "boolean"
+        accepted = not check_condition(expression, SCOPE)
+        assert accepted or not is_boolean, expression
+        missed += accepted and not is_boolean
+    # What only Spark tells, a run tells before it reads a row.
+    assert missed <= 20
 
 
 # Constants of which Spark makes null in each row, or by which it fails; and those that it takes.

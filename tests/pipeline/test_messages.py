@@ -179,7 +179,7 @@ def test_a_key_that_is_near_none_is_told_without_what_rests_on_it() -> None:
     assert said(FILE.replace("  columns:", "  what_a_row_has:")) == (
         "line 2, column 3: source.columns: is missing.\n"
         "line 3, column 3: source.what_a_row_has: is not a known key; allowed: files, format, "
-        "when, explode, columns, event_time, unique, derive, unknown_fields, nulls, checks."
+        "when, explode, columns, event_time, unique, derive, rules, unknown_fields, nulls, checks."
     )
 
 

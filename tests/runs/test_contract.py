@@ -121,6 +121,7 @@ SAFE = {
     "source.unique": source(unique={"by": "key", "within": "2 days"}),
     "source.derive.small": source(derive={"large": "size > 10", "small": "size < 2"}),
     "source.unknown_fields": source(unknown_fields="reject"),
+    "source.rules": source(rules=[{"name": "large", "count": "size > 10"}]),
     "source.nulls": source(nulls=["NA"]),
     "source.columns.amount.nulls": columns(amount={"type": "long", "nulls": ["NA"]}),
     "source.columns.amount.from_text": columns(amount={"type": "long", "from_text": True}),

@@ -71,6 +71,8 @@ def test_a_row_tells_what_the_result_tells(runs: str) -> None:
     record_run(TablePlace(runs), RESULT)
     (row,) = DeltaTable(runs).to_pyarrow_table().to_pylist()
     assert (row["rows_read"], row["rows_accepted"], row["rows_rejected"]) == (5, 3, 2)
+    assert dict(row["reasons"]) == RESULT.rows.rejected
+    assert dict(row["counted"]) == {"no key": 1}
     assert dict(row["batches"]) == {"ingest": 1, "per_10m": 2}
     assert dict(row["seconds"]) == {"session": 3.5}
     assert dict(row["versions"]) == {"bronze": 5, "rejects": 1}
@@ -85,7 +87,8 @@ def test_rows_tell_their_tidemark_beside_rows_of_before_and_a_former_build_adds_
     runs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = recorded_runs.SCHEMA
-    before = pa.schema([column for column in now if column.name != WRITTEN_BY])
+    later = (WRITTEN_BY, "reasons", "counted")
+    before = pa.schema([column for column in now if column.name not in later])
     for number, schema in enumerate((before, now, before)):
         monkeypatch.setattr(recorded_runs, "SCHEMA", schema)
         record_run(TablePlace(runs), GOOD.model_copy(update={"run_id": str(number)}))

@@ -38,7 +38,7 @@ RESULT = RunResult(
     held=True,
     started_at=datetime(2026, 7, 1, 0, 0, 1, 5, tzinfo=UTC),
     ended_at=datetime(2026, 7, 1, 0, 0, 9, tzinfo=UTC),
-    rows=Rows(read=5, accepted=3, rejected={"malformed": 2}),
+    rows=Rows(read=5, accepted=3, rejected={"malformed": 2}, counted={"no key": 1}),
     batches={"ingest": [0], "per_10m": [0, 1]},
     seconds={"session": 3.5},
     versions={"bronze": 5, "rejects": 1},
@@ -135,9 +135,10 @@ def test_an_error_tells_whether_a_retry_can_help_and_an_unforeseen_one_may_pass(
 
 
 def test_rows_add_up_reason_by_reason() -> None:
-    first = Rows(read=4, accepted=2, rejected={"future": 1, "malformed": 1})
-    second = Rows(read=3, accepted=2, rejected={"malformed": 1})
-    assert first + second == Rows(read=7, accepted=4, rejected={"future": 1, "malformed": 2})
+    first = Rows(read=4, accepted=2, rejected={"future": 1, "malformed": 1}, counted={"b": 2})
+    second = Rows(read=3, accepted=2, rejected={"malformed": 1}, counted={"a": 1, "b": 1})
+    rejected, counted = {"future": 1, "malformed": 2}, {"a": 1, "b": 3}
+    assert first + second == Rows(read=7, accepted=4, rejected=rejected, counted=counted)
     assert first + Rows() == first
 
 

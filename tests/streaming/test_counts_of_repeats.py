@@ -11,7 +11,7 @@ from tidemark.storage.delta.rows import Rows
 from tidemark.streaming.ingest.ingest import _counts_of_repeat
 from tidemark.streaming.ingest.judged_batch import JudgedBatch
 
-COMMITTED = Rows(read=10, accepted=8, rejected={"no value": 2})
+COMMITTED = Rows(read=10, accepted=8, rejected={"no value": 2}, counted={"no key": 3})
 GONE = PartVerdict("t/0/0-9", "expired", "gone")
 
 
@@ -33,4 +33,5 @@ def test_what_is_read_is_what_is_accepted_and_rejected(
     judged = JudgedBatch(None, pa.table({}), Reading((), verdicts, {}), now)
     counts = _counts_of_repeat(committed, judged)
     assert (counts.read, counts.accepted) == (read, 8)
+    assert counts.counted == {"no key": 3}
     assert counts.read == counts.accepted + sum(counts.rejected.values())

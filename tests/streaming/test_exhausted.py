@@ -26,6 +26,7 @@ TABLE = clicks()["tables"]["per_10m"]
     [
         ({"source": {**SOURCE, "derive": {"long": "length(key)", "deep": DEEP}}},
          "source.derive.deep"),
+        ({"source": {**SOURCE, "rules": [{"name": "deep", "reject": DEEP}]}}, "source.rules.deep"),
         ({"tables": {"per_10m": {**TABLE, "measures": {"n": "count(*)", **COUNTED}}}},
          "tables.per_10m.measures.deep"),
     ],

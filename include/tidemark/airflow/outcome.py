@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
+from tidemark.storage.delta.rows import counts_text
 from tidemark.storage.result_file import RunError
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
@@ -60,6 +61,8 @@ def log_lines(result: RunResult) -> list[str]:
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else ""),
     ]
+    if result.rows.counted:
+        lines.append(f"counted: {counts_text(result.rows.counted)}")
     if result.rows.records is not None:
         lines.append(result.rows.records.label)
     if result.rows.offsets is not None:

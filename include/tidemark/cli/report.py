@@ -8,7 +8,7 @@ from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
-from tidemark.storage.delta.rows import Rows
+from tidemark.storage.delta.rows import Rows, counts_text
 
 
 def print_result(result: RunResult, uri: str) -> None:
@@ -20,6 +20,8 @@ def print_result(result: RunResult, uri: str) -> None:
         console.print(offsets_text(result.rows))
     if result.rows.records is not None:
         console.print(result.rows.records.label)
+    if result.rows.counted:
+        console.print(f"counted: {counts_text(result.rows.counted)}")
     if result.tables:
         console.print(windows_table(result))
     for name, table in result.tables.items():

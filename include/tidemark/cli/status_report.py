@@ -20,6 +20,7 @@ from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.sources.source import Lag
+from tidemark.storage.delta.rows import by_name, counts_text
 from tidemark.storage.lease.files import time_text
 
 _NONE = "–"
@@ -68,6 +69,10 @@ def print_pipeline(status: PipelineStatus) -> None:
         console.print()
     console.print(_table([_of_run(run) for run in status.runs]))
     console.print(f"{_WORDS}\n{_OF_A_RUN}")
+    if reasons := by_name(*(run.reasons for run in status.runs)):
+        console.print(f"rejected of these runs: {counts_text(reasons)}")
+    if rules := by_name(*(run.rules for run in status.runs)):
+        console.print(f"counted of these runs: {counts_text(rules)}")
     if status.drift is not None:
         _print_drift(console, status.drift)
     if error := status.runs[0].error:

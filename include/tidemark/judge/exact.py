@@ -24,15 +24,6 @@ from tidemark.judge.instants import iso_micros, timestamp_text
 from tidemark.judge.json_text import LineReader, NotAnObject, json_text
 from tidemark.judge.kinds import SimpleKind
 from tidemark.judge.limits import TimeLimits
-from tidemark.judge.reasons import (
-    FUTURE,
-    MALFORMED,
-    MISSING_FIELD,
-    SHOWN,
-    TOO_OLD,
-    UNKNOWN_FIELD,
-    WRONG_TYPE,
-)
 from tidemark.judge.rules import ColumnRule, Key, Rules
 from tidemark.judge.values import (
     WRONG,
@@ -42,6 +33,15 @@ from tidemark.judge.values import (
     value_reader,
 )
 from tidemark.pipeline.model import EventTime
+from tidemark.pipeline.reasons import (
+    FUTURE,
+    MALFORMED,
+    MISSING_FIELD,
+    SHOWN,
+    TOO_OLD,
+    UNKNOWN_FIELD,
+    WRONG_TYPE,
+)
 
 
 # Tuples, for there may be one for each line: they cost half of what a frozen dataclass does.

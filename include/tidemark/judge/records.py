@@ -29,9 +29,9 @@ from tidemark.judge.json_text import (
     object_decoder,
     parse_object,
 )
-from tidemark.judge.reasons import MALFORMED, MISSING_FIELD, SHOWN, WRONG_TYPE
 from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import When
+from tidemark.pipeline.reasons import MALFORMED, MISSING_FIELD, SHOWN, WRONG_TYPE
 from tidemark.storage.delta.rows import RecordCounts
 
 # Lines of elements are handed on when they have so many bytes together, as each of them has its

@@ -74,6 +74,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("without_elements", pa.int64()),
     pa.field("exploded", pa.int64()),
     pa.field("elements", pa.int64()),
+    pa.field("counted", pa.string()),
     # The rewind since which the line counts no more: it is undone, or told anew.
     pa.field("rewound", pa.string()),
     # By its writer's clock; null in lines of a version that did not note it.
@@ -121,6 +122,7 @@ class LedgerLine:
     without_elements: int | None = None
     exploded: int | None = None
     elements: int | None = None
+    counted: Mapping[str, int] = field(default_factory=dict)
     expects_late: bool = True
     waits: bool = False
 
@@ -359,6 +361,7 @@ def _row(line: LedgerLine) -> dict[str, Any]:
         **{name: values[name] for name in SCHEMA.names if name in values},
         "query": line.source,
         "reasons": json.dumps(dict(line.reasons)) if line.kind == INGEST else None,
+        "counted": json.dumps(dict(line.counted)) if line.counted else None,
         "difference": difference,
         "balanced": None if difference is None else difference == 0,
     }

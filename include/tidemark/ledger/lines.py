@@ -51,8 +51,10 @@ def _ingest_line(
 
 
 def as_noted(line: LedgerLine, note: IngestCommit | None) -> LedgerLine:
-    """The line of a batch with what its note says of offsets, and of records that are no row by
-    themselves; as it is where it tells of none."""
+    """The line of a batch with what its note says of offsets, of records that are no row by
+    themselves, and of rows that rules count; as it is where it tells of none."""
+    if note is not None:
+        line = replace(line, counted=note.rows.counted)
     if note is not None and (records := note.rows.records) is not None:
         line = replace(
             line,

@@ -54,6 +54,7 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
         # A ledger that no run of this version has written yet lacks them.
         for name in _LATER:
             connection.execute(f'ALTER TABLE lines ADD COLUMN IF NOT EXISTS "{name}" BIGINT')
+        connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS counted VARCHAR")
         connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS rewound VARCHAR")
         connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS written_at TIMESTAMPTZ")
         ((count, checked, wrong, gone),) = connection.execute(_VERDICT).fetchall()
@@ -86,7 +87,7 @@ def _totals() -> str:
     sums += ", CASE WHEN count(offsets) = count(*) THEN sum(offsets)::BIGINT END AS offsets"
     return f"""
         SELECT "table", kind, lines, CASE
-            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format(_OF_ALL)}
             WHEN kind = 'stream' THEN {_STREAM} || {_ASIDE}
             ELSE {_words("{windows} windows, {published} rows")} END
         FROM (
@@ -103,7 +104,7 @@ def _newest() -> str:
     )
     return f"""
         SELECT run, "table", kind, batch, CASE
-            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format("counted")}
             WHEN kind <> 'stream'
             THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
             WHEN emitted IS NULL THEN {_STREAM} || {_ASIDE}
@@ -135,5 +136,12 @@ _UNJUDGED = (
 )
 _JUDGED = _words(" = {accepted} accepted + {rejected} rejected")
 _INGEST = f"{_OFFSETS} || {_words('{read} read')} || {_UNJUDGED} || {_JUDGED}"
+# By the rules that count accepted rows, as JSON.
+_COUNTED = "coalesce('; counted ' || {}, '')"
+_OF_ALL = """(
+    SELECT json_group_object(rule, number) FROM (
+        SELECT one.key AS rule, sum(one.value::BIGINT)::BIGINT AS number
+        FROM lines, json_each(lines.counted) AS one WHERE rewound IS NULL GROUP BY ALL ORDER BY ALL)
+    HAVING count(*) > 0)"""
 _ASIDE = f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END"
 _STREAM = _words("{assigned} assigned, {late_assigned} late")

@@ -39,6 +39,7 @@ from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
 from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.fold_types import emitted_type
+from tidemark.pipeline.reasons import REASONS
 from tidemark.pipeline.settings.spark import as_text
 from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import split_files
@@ -59,6 +60,14 @@ def _field_path(said: object) -> object:
 
 def _table_name(name: str) -> str:
     names.check_folder_name(name, "table")
+    return name
+
+
+def _rule_name(name: str) -> str:
+    if names.find_control_character(name) or name != name.strip():
+        raise ValueError("cannot name a rule: it is printed, on one line and without blanks around")
+    if name.casefold() in REASONS:
+        raise ValueError("is a reason that rejects have without a rule; choose another name")
     return name
 
 
@@ -240,6 +249,33 @@ class Unique(_Model):
     )
 
 
+class RowRule(_Model):
+    """A rule for rows: those for which its condition is true are rejected by its name, or accepted
+    and counted under it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_rule_name)] = Field(
+        description="What rejects have as their reason, or counts are told by"
+    )
+    reject: Expression | None = None
+    count: Expression | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.reject is None) == (self.count is None):
+            raise ValueError("needs exactly one of reject, count")
+        return self
+
+    @property
+    def condition(self) -> str:
+        return str(self.count if self.reject is None else self.reject)
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        act = "count" if self.reject is None else "reject"
+        return f"{self.name} ({act}: {self.condition})"
+
+
 class When(_Model):
     """Which records of the source are this pipeline's, by the text of one of their fields."""
 
@@ -281,6 +317,11 @@ class Source(_Model, ABC):
         default_factory=dict,
         description="Columns computed row by row before bronze, from the source's columns and "
         "from those derived above",
+    )
+    rules: Annotated[tuple[RowRule, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Conditions on rows, over columns and derived ones, asked in this order: "
+        "`reject` those for which one is true, or `count` them. Null is not true",
     )
     unknown_fields: Literal["keep", "ignore", "reject"] = Field(
         default="keep", description="Fields that are no column: kept in _extra, ignored, rejected"

@@ -20,7 +20,12 @@ from tidemark.pipeline.expressions.names import (
     spark_type,
 )
 from tidemark.pipeline.expressions.regular_expressions import why_refused
-from tidemark.pipeline.expressions.sql import check_derived, check_measure, names_read
+from tidemark.pipeline.expressions.sql import (
+    check_condition,
+    check_derived,
+    check_measure,
+    names_read,
+)
 from tidemark.pipeline.fold_rules import find_broken_folds, in_use
 from tidemark.pipeline.join_rules import (
     NoPartner,
@@ -62,6 +67,7 @@ def find_broken_rules(
     problems += wrong
     problems += _event_time(document, source)
     problems += _unique(document, source, scope)
+    problems += _row_rules(document, source, scope)
     problems += _state_store(document, usable)
     problems += find_broken_joins(document, name, usable, scope, partners)
     for table_name, table in section(usable, "tables").items():
@@ -161,6 +167,21 @@ def _unique(document: Document, source: Section, scope: Scope) -> Iterator[Probl
     by = section(source, "unique").get("by")
     if isinstance(by, str):
         yield from _compared(document, ("source", "unique", "by"), by, scope)
+
+
+def _row_rules(document: Document, source: Section, scope: Scope) -> Iterator[Problem]:
+    taken: dict[str, str] = {}
+    for number, rule in enumerate(source.get("rules") or ()):
+        path, parts = ("source", "rules", number), rule if isinstance(rule, dict) else {}
+        if isinstance(name := parts.get("name"), str):
+            if other := taken.get(name.casefold()):
+                message = f"is the name of another rule: `{other}`; counts of both would be one"
+                yield document.problem((*path, "name"), message, value=name)
+            taken[name.casefold()] = name
+        for key in ("reject", "count"):
+            if isinstance(sql := parts.get(key), str):
+                for fault in check_condition(sql, scope):
+                    yield _fault(document, (*path, key), sql, fault)
 
 
 def _spark_settings(document: Document, usable: Section) -> Iterator[Problem]:

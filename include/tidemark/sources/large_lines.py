@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
-from tidemark.judge.reasons import TOO_LARGE
+from tidemark.pipeline.reasons import TOO_LARGE
 from tidemark.sources.source import DETAIL, REASON
 
 LineColumns = Mapping[str, Array]

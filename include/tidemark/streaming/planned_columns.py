@@ -19,6 +19,7 @@ from typing import Any
 import pyspark
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.types import StructType
 
@@ -87,9 +88,26 @@ def check_patterns(spark: SparkSession, pipeline: Pipeline) -> None:
     _raise(pipeline, wrong)
 
 
+def check_conditions(pipeline: Pipeline, rows: DataFrame) -> None:
+    """PipelineInvalid names each rule whose condition is no boolean. `rows` are those of bronze."""
+    types = {
+        rule: rows.select(F.expr(rule.condition)).schema[0].dataType
+        for rule in pipeline.source.rules
+    }
+    wrong = [
+        f"source.rules.{rule.name}: `{rule.condition}`: is of Spark's type {kind.simpleString()}, "
+        "and no condition: it should be true or false for a row"
+        for rule, kind in types.items()
+        if not isinstance(kind, T.BooleanType)
+    ]
+    _raise(pipeline, wrong)
+
+
 def _expressions(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for name, sql in pipeline.source.derive.items():
         yield f"source.derive.{name}", sql
+    for rule in pipeline.source.rules:
+        yield f"source.rules.{rule.name}", rule.condition
     for table_name, table in pipeline.tables.items():
         for name, sql in table.measures.items():
             yield f"tables.{table_name}.measures.{name}", sql
@@ -162,10 +180,13 @@ def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
 
 
 def plan_columns(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
-    """Plan them; PipelineInvalid where no table can keep a column, or a pattern is none."""
+    """Plan them; PipelineInvalid where no table can keep a column, or a pattern or a condition is
+    none."""
     check_patterns(spark, pipeline)
     bronze = plan_bronze(spark, pipeline)
-    accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
+    rows = spark.createDataFrame([], bronze)
+    check_conditions(pipeline, rows)
+    accepted = with_event_time(rows, pipeline)
     inputs = {BRONZE: accepted, **of_partners(spark, pipeline)}
     aggregated = {
         name: streamed_operator(operator_of(pipeline, name)).columns(inputs)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.judging import judge_lines, pipeline_of
-from tidemark.judge.reasons import MALFORMED, TOO_LARGE
+from tidemark.pipeline.reasons import MALFORMED, TOO_LARGE
 from tidemark.sources.formats.json_document import DocumentSlice, _records, document_slice
 from tidemark.sources.formats.whole_files import BadRecord
 from tidemark.sources.large_lines import LargeLine

@@ -17,6 +17,7 @@ from tidemark.cli.new.schemas import KnownType, known_type, struct_of
 from tidemark.errors import SampleUnusable, SourceNotFound
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.reasons import CHANGED_ROWS
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
@@ -102,13 +103,13 @@ def _place(uri: str) -> str:
 def _readable(table: SourceTable) -> tuple[Offset, dict[str, Any], tuple[str, ...]]:
     """The offset that a first run can read from, how the pipeline's file says that, and why: a
     run stops at versions that change rows, and at files that VACUUM removed."""
-    from tidemark.sources.delta.planning import CHANGED, first_offset, lost_of_start
+    from tidemark.sources.delta.planning import first_offset, lost_of_start
 
     whole = first_offset(table, "earliest")
     lost = lost_of_start(table, whole, (), skips=False)
-    gone = [one for one in lost if one.reason != CHANGED]
+    gone = [one for one in lost if one.reason != CHANGED_ROWS]
     begin = max((one.part.last or one.part.version for one in gone), default=-1) + 1
-    changed = [one.part for one in lost if one.reason == CHANGED and one.part.version >= begin]
+    changed = [one.part for one in lost if one.reason == CHANGED_ROWS and one.part.version >= begin]
     further: dict[str, Any] = {}
     reasons: list[str] = []
     if gone:

@@ -1,9 +1,9 @@
 """Spark SQL expressions of a pipeline file, checked at load time without Spark.
 
-`check_derived` is for expressions over one row, `check_measure` for aggregates of a window,
-`check_row` for conditions on a row of gold. All read the text with sqlglot's Spark dialect and
-return every fault with its offset. What they accept, Spark's analyzer accepts; a test compares the
-two.
+`check_derived` is for expressions over one row, `check_condition` for conditions on one,
+`check_measure` for aggregates of a window, `check_row` for conditions on a row of gold. All read
+the text with sqlglot's Spark dialect and return every fault with its offset. What they accept,
+Spark's analyzer accepts; a test compares the two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
-_OF_ONE_ROW = "is an aggregate; a check is told by one row of gold"
 _NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
 _NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBContainsTopKey)
 
@@ -60,13 +59,31 @@ def _derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | None]
     root, faults = _read(text, scope)
     if root is None:
         return faults, None
-    for aggregate in filter(_is_aggregate, root.walk()):
-        message = "is an aggregate; a derived column is computed from one row"
-        faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {message}"))
+    faults += _aggregates(root, "is an aggregate; a derived column is computed from one row")
     faults += _unkept(root, faults)
     known = root.type if isinstance(root.type, exp.DataType) and not faults else None
     unknown = known is None or known.is_type("unknown", "null")
     return _in_order(faults), None if unknown else known
+
+
+def check_condition(text: str, scope: Scope) -> list[Fault]:
+    """The faults of a condition on one row."""
+    return _or_backticks(text, scope, _of_condition)
+
+
+def _of_condition(text: str, scope: Scope) -> list[Fault]:
+    root, faults = _read(text, scope)
+    if root is None:
+        return faults
+    faults += _aggregates(root, "is an aggregate; a rule is told by one row")
+    if not faults and kind_of(root) not in (BOOLEAN, None):
+        faults.append(Fault(0, "is no condition: it should be true or false for a row"))
+    return _in_order(faults)
+
+
+def _aggregates(root: exp.Expr, why: str) -> list[Fault]:
+    found = filter(_is_aggregate, root.walk())
+    return [Fault(offset_of(aggregate), f"{_named(aggregate)} {why}") for aggregate in found]
 
 
 def check_measure(text: str, scope: Scope) -> list[Fault]:
@@ -96,8 +113,7 @@ def _of_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
     root, faults = _read(text, gold)
     if root is None:
         return faults
-    for aggregate in filter(_is_aggregate, root.walk()):
-        faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {_OF_ONE_ROW}"))
+    faults += _aggregates(root, "is an aggregate; a check is told by one row of gold")
     if kind_of(root) not in (BOOLEAN, None):
         faults.append(Fault(0, "is no condition: it should be true for a good row"))
     if not faults:

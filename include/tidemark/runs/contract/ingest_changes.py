@@ -37,6 +37,8 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     yield from _derived(old, new)
     if old.unique != new.unique:
         yield _safe("source.unique", _unique(old.unique), _unique(new.unique))
+    if old.rules != new.rules:
+        yield _safe("source.rules", _rules(old), _rules(new))
     if old.nulls != new.nulls:
         yield _safe("source.nulls", _text(old.nulls), _text(new.nulls))
     if old.unknown_fields != new.unknown_fields:
@@ -171,6 +173,10 @@ def _null(nullable: bool) -> str:
 
 def _unique(unique: Unique | None) -> str:
     return "none" if unique is None else f"by {unique.by} within {duration_text(unique.within)}"
+
+
+def _rules(source: Source) -> str:
+    return "; ".join(rule.label for rule in source.rules) or "none"
 
 
 def _text(value: object) -> str:

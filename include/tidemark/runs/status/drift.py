@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.judge.reasons import WRONG_TYPE
+from tidemark.pipeline.reasons import WRONG_TYPE
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse

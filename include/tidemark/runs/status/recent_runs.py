@@ -40,7 +40,8 @@ class TableOfRun:
 class RecentRun:
     """A run as its last row tells it. Of an interrupted one only its tables' publish is known.
 
-    Times are in UTC.
+    Times are in UTC. `reasons` are rejected rows by reason, `rules` accepted ones by the rules
+    that count them; empty of a run of a version that did not note them.
     """
 
     run: str
@@ -52,6 +53,8 @@ class RecentRun:
     read: int
     accepted: int
     rejected: int
+    reasons: Mapping[str, int]
+    rules: Mapping[str, int]
     tables: Mapping[str, TableOfRun]
     error_class: str | None
     error: str | None
@@ -142,6 +145,8 @@ def _run(row: Mapping[str, Any]) -> RecentRun:
         read=row["rows_read"] or 0,
         accepted=row["rows_accepted"] or 0,
         rejected=row["rows_rejected"] or 0,
+        reasons=dict(row.get("reasons") or ()),
+        rules=dict(row.get("counted") or ()),
         tables=dict(_tables(row["tables"] or ())),
         error_class=row["error_class"],
         error=row["error"],

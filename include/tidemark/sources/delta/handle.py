@@ -16,11 +16,12 @@ from tidemark.pipeline.granted import why_not_granted
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import DeltaSource, DeltaTableSource, FirstTableRows, Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.reasons import CHANGED_ROWS, REPLACED, UNREADABLE
 from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta import planning
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
-from tidemark.sources.delta.planning import CHANGED, DeltaGap
+from tidemark.sources.delta.planning import DeltaGap
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
 from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSourceHandle
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 # Its name in the notes: there is one.
 _TABLE = "table"
-_UNREADABLE = "unreadable file"
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         """A file that is gone has to be accepted; one that is no Parquet is a verdict."""
         self._check_nothing_lost(ingest)
         since = f". {SINCE_BRONZE}" if repeated else ""
-        bad = [PartVerdict(one, _UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
+        bad = [PartVerdict(one, UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
         left = tuple(part for part in reading.read if part not in unreadable)
         return replace(reading, read=left, verdicts=(*reading.verdicts, *bad))
 
@@ -262,7 +262,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         shown = "; ".join(one.what for one in lost[:_MOST_SHOWN])
         more = f"; and {len(lost) - _MOST_SHOWN} more" if len(lost) > _MOST_SHOWN else ""
         skip = ""
-        if any(one.reason == CHANGED for one in lost):
+        if any(one.reason == CHANGED_ROWS for one in lost):
             skip = " To pass over all such versions, set source.delta.changes to skip."
         return InputLost(
             f"Of the table {self.places.source(self.delta.table)} {shown}{more}. Nothing of it was "
@@ -307,12 +307,15 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
                     raise self._input_lost(
                         [
                             DeltaGap(
-                                DeltaPart(number), table.id, CHANGED, planning.changed_text(version)
+                                DeltaPart(number),
+                                table.id,
+                                CHANGED_ROWS,
+                                planning.changed_text(version),
                             )
                         ]
                     )
                 what = f"{planning.changed_text(version)} (changes: skip)"
-                verdicts.append(PartVerdict(str(DeltaPart(number)), CHANGED, what))
+                verdicts.append(PartVerdict(str(DeltaPart(number)), CHANGED_ROWS, what))
         parts = [part for part, _ in files_of(table, offset) if self._is_read(part)]
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
@@ -342,5 +345,5 @@ def _change(what: str, before: object, after: object, reason: str) -> Difference
 
 def _told(lost: DeltaGap) -> LostInput:
     what = lost.what[0].upper() + lost.what[1:]
-    is_another = lost.reason == planning.REPLACED
+    is_another = lost.reason == REPLACED
     return LostInput(str(lost.part), lost.reason, what, is_another)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
 from tidemark.pipeline.model import Advanced
+from tidemark.pipeline.reasons import CHANGED_ROWS, EXPIRED, GONE, REPLACED, SET_BACK
 from tidemark.sources.delta.files import files_of
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
@@ -15,10 +16,6 @@ from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.position import Position
 from tidemark.storage.files import stat_files
-
-CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
-    "changed rows", "expired", "gone", "replaced", "set back",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -297,7 +294,7 @@ def _lost_of(
         elif not version.changes_rows:
             yield from gone_files.get(number, ())
         elif not skips:
-            yield DeltaGap(DeltaPart(number), table.id, CHANGED, changed_text(version))
+            yield DeltaGap(DeltaPart(number), table.id, CHANGED_ROWS, changed_text(version))
     if gone:
         what = (
             f"versions {gone[0]} to {gone[-1]} are not in the log any more; what they did is not "

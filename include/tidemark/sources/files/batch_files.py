@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidemark.checkpoint.log import SourceFile
-from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.reasons import CHANGED_FILE, MALFORMED, UNREADABLE
 from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.files import FileFacts
-
-UNREADABLE = "unreadable file"
-CHANGED = "changed file"
 
 _LAND_AGAIN = "None of its rows were accepted. To have it read, land it under another name."
 
@@ -49,7 +46,7 @@ def repeated_reading(
         if file.uri in earlier:
             verdicts.append(earlier[file.uri])
         elif change := _change(facts[file.uri], expected):
-            verdicts.append(PartVerdict(file.uri, CHANGED, change))
+            verdicts.append(PartVerdict(file.uri, CHANGED_FILE, change))
         else:
             read.append(file.uri)
     return Reading(tuple(read), tuple(verdicts), committed.seen)
@@ -72,7 +69,7 @@ def unreadable(uri: str, cause: str) -> PartVerdict:
 
 def no_longer_readable(verdict: PartVerdict) -> PartVerdict:
     """The verdict where bronze took the file's rows before it became unreadable."""
-    return PartVerdict(verdict.part, CHANGED, _unknown("cannot be read any more"))
+    return PartVerdict(verdict.part, CHANGED_FILE, _unknown("cannot be read any more"))
 
 
 def _first_verdict(file: SourceFile, facts: FileFacts | None) -> PartVerdict | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import SampleUnusable
-from tidemark.judge.reasons import TOO_LARGE
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
+from tidemark.pipeline.reasons import TOO_LARGE
 from tidemark.sources.files.codecs import plain_name
 from tidemark.sources.files.lines import first_lines
 from tidemark.sources.formats.formats import (

@@ -25,8 +25,8 @@ import pyarrow.csv as pcsv
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.json_text import JSON_NUMBER
-from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.reasons import MALFORMED
 from tidemark.sources.files.slices import of_file
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import Fields, fields_of, records

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
-from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.reasons import MALFORMED
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
 from tidemark.sources.files.slices import changed_while_read, of_file, why_unreadable
 from tidemark.sources.large_lines import LargeLine

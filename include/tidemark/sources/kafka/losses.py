@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import InputLost
-from tidemark.sources.kafka.planning import CUT_OFF, DELETED, EXPIRED, KafkaGap
+from tidemark.pipeline.reasons import CUT_OFF, DELETED, EXPIRED
+from tidemark.sources.kafka.planning import KafkaGap
 from tidemark.sources.source import LostInput
 
 _MOST_SHOWN = 5

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from tidemark.judge.reasons import MALFORMED, TOO_LARGE
 from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, TYPES
 from tidemark.pipeline.model import KafkaSource, Pipeline
+from tidemark.pipeline.reasons import MALFORMED, NO_VALUE, TOO_LARGE
 from tidemark.sources.kafka.values import MessageValues, Schemas, ValueUnusable
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON
@@ -26,7 +26,6 @@ from tidemark.sources.source import AS_READ, DETAIL, REASON
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-NO_VALUE = "no value"
 _Header = tuple[str, bytes | str | None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Confluent's `TIMESTAMP_NOT_AVAILABLE`: a message of before Kafka 0.10.

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidemark.pipeline.reasons import CUT_OFF, DELETED, EXPIRED, REPLACED
 from tidemark.sources.kafka.client import TopicState
 from tidemark.sources.kafka.offsets import Offset, OffsetRange, TopicOffset, ranges, without
 from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.position import Position
-
-EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TypeVar
 
 from pydantic import Field
@@ -52,6 +54,7 @@ class Rows(Facts):
     """Rows of the run's batches: `read` are records as counted at the source, the others as
     judged. The ledger holds them against each other. A file that could not be read is one row of
     rejected, and of read. `records`: those that are no row by themselves; None: each is one.
+    `counted`: accepted rows by the rules that count them.
 
     Of a source that numbers its messages: `offsets` of the ranges that were read, and how many of
     them no message has. None: the source numbers none, or a batch was repeated after its input had
@@ -63,6 +66,7 @@ class Rows(Facts):
     offsets: int | None = None
     without_record: int | None = None
     records: RecordCounts | None = None
+    counted: dict[str, int] = Field(default_factory=dict)
 
     @property
     def judged(self) -> int:
@@ -77,18 +81,26 @@ class Rows(Facts):
         return self.model_copy(update={"offsets": offsets, "without_record": without})
 
     def __add__(self, other: Rows) -> Rows:
-        reasons = self.rejected.keys() | other.rejected.keys()
         return Rows(
             read=self.read + other.read,
             accepted=self.accepted + other.accepted,
-            rejected={
-                reason: self.rejected.get(reason, 0) + other.rejected.get(reason, 0)
-                for reason in sorted(reasons)
-            },
+            rejected=by_name(self.rejected, other.rejected),
+            counted=by_name(self.counted, other.counted),
             offsets=_sum(self.offsets, other.offsets),
             without_record=_sum(self.without_record, other.without_record),
             records=_sum(self.records, other.records),
         )
+
+
+def by_name(*counts: Mapping[str, int]) -> dict[str, int]:
+    """The sums of counts, in the order of their names."""
+    total = sum(map(Counter, counts), Counter[str]())
+    return dict(sorted(total.items()))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Counts with their names, for people."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _sum(one: Counted | None, other: Counted | None) -> Counted | None:

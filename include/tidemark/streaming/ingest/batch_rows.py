@@ -5,6 +5,7 @@ Such rows have `_reason`, `_detail` (null: accepted) and `_repeats` besides thei
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.sources.source import Reading
 from tidemark.storage.delta.append import conformed
+from tidemark.streaming.derive import COUNTED
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_slices import ID_DIGITS, LINE, reject_ids
 from tidemark.streaming.schemas import Origin, rejects_schema
@@ -30,18 +32,26 @@ def rejected_rows(judged: DataFrame, batch: Batch) -> DataFrame:
     return judged.where(~_is_accepted()).select(*_of_rejects(batch))
 
 
-def collected_rows(judged: DataFrame, batch: Batch) -> tuple[pa.Table, pa.Table]:
-    """The accepted rows and the rejected ones, both from one pass, in the driver."""
+def rule_counts(judged: DataFrame) -> Counter[str]:
+    """How many accepted rows each rule counts."""
+    counted = judged.where(_is_accepted()).select(F.explode(COUNTED).alias("name"))
+    return Counter(dict(counted.groupBy("name").count().collect()))
+
+
+def collected_rows(judged: DataFrame, batch: Batch) -> tuple[pa.Table, pa.Table, Counter[str]]:
+    """The accepted rows, the rejected ones, and how many accepted ones each rule counts, all from
+    one pass, in the driver."""
     of_bronze = _of_bronze(batch)
-    both = [*of_bronze.values(), *_of_rejects(batch)]
+    both = [*of_bronze.values(), *_of_rejects(batch), F.col(COUNTED)]
     # By number: a source's column may have the name of one of rejects.
     rows = judged.select(*[column.alias(str(n)) for n, column in enumerate(both)]).toArrow()
     first_of_rejects = len(of_bronze)
     is_accepted = pc.is_null(rows.column(first_of_rejects))
-    accepted = rows.filter(is_accepted).select(range(first_of_rejects))
-    rejected = rows.filter(pc.invert(is_accepted)).select(range(first_of_rejects, len(both)))
-    names = rejects_schema(batch.origin).names
-    return accepted.rename_columns(list(of_bronze)), rejected.rename_columns(names)
+    accepted, rejected = rows.filter(is_accepted), rows.filter(pc.invert(is_accepted))
+    counted = Counter(map(str, pc.list_flatten(accepted.column(len(both) - 1)).to_pylist()))
+    accepted = accepted.select(range(first_of_rejects)).rename_columns(list(of_bronze))
+    rejected = rejected.select(range(first_of_rejects, len(both) - 1))
+    return accepted, rejected.rename_columns(rejects_schema(batch.origin).names), counted
 
 
 def with_rejects_columns(rejected: pa.Table, batch: Batch) -> pa.Table:

@@ -24,9 +24,9 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Source, Unique
+from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.streaming.schemas import Origin, origin_parts, origin_schema, repeats_type
 
-DUPLICATE = "duplicate"
 # A number for each judged row: lines that are equal in all else are told apart by it.
 POSITION = "_position"
 

@@ -157,7 +157,7 @@ def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> J
 
 
 def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
-    """Accepted as committed, rejected as judged now.
+    """Accepted and counted as committed, rejected as judged now.
 
     How many rows a part had that changed since is not known: it is one reject, and what is
     read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
@@ -168,7 +168,8 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     if _same_verdicts(committed, judged) and (judged.counts.read, judged.counts.accepted) == before:
         return committed.rows.model_copy(update={"rejected": rejected})
     records = judged.counts.records
-    repeated = Rows(accepted=accepted, rejected=rejected, records=records)
+    counted = committed.rows.counted
+    repeated = Rows(accepted=accepted, rejected=rejected, records=records, counted=counted)
     read = repeated.judged - (records.further if records else 0)
     return repeated.model_copy(update={"read": read})
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.errors import InputNeeded
 from tidemark.sources.source import Reading
-from tidemark.storage.delta.rows import RecordCounts, Rows
+from tidemark.storage.delta.rows import RecordCounts, Rows, by_name
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import rejected_parts, with_rejects_columns
@@ -69,20 +69,20 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
         )
     verdicts = rejected_parts(reading, batch)
     offsets = None if repeated else source.offsets_read(reading, 0)
-    counts = _rows(TaskFiles(), 0, Counter(), reading).at_offsets(offsets, 0)
+    counts = _rows(TaskFiles(), 0, Counter(), Counter(), reading).at_offsets(offsets, 0)
     return JudgedBatch(pa.table({}), verdicts, reading, counts)
 
 
 def _needs_spark(batch: Batch) -> bool:
     """Does a row's verdict, or a value of it, need more than its line?"""
-    return bool(batch.source.derive) or batch.source.unique is not None
+    return bool(batch.source.derive or batch.source.rules or batch.source.unique)
 
 
 def _plain(
     batch: Batch, reading: Reading, lines: FewLines | TaskFiles, repeated: bool
 ) -> JudgedBatch:
     accepted_number = lines.read + lines.counts.further - sum(lines.by_reason.values())
-    counts = _rows(lines, accepted_number, lines.by_reason, reading)
+    counts = _rows(lines, accepted_number, lines.by_reason, Counter(), reading)
     verdicts = rejected_parts(reading, batch)
     if isinstance(lines, FewLines):
         accepted = None if repeated else lines.accepted
@@ -102,7 +102,7 @@ def _with_further(
     further = judge_further(spark, batch, reading, lines, repeated)
     try:
         by_reason = lines.by_reason + further.by_reason
-        counts = _rows(lines, further.accepted_number, by_reason, reading)
+        counts = _rows(lines, further.accepted_number, by_reason, further.counted, reading)
         verdicts = rejected_parts(reading, batch)
         rejected = _rejected_of_both(batch, lines, further, verdicts)
     except BaseException:
@@ -136,12 +136,17 @@ def _as_files(batch: Batch, rejected: pa.Table) -> Sequence[WrittenFile]:
 
 
 def _rows(
-    lines: FewLines | TaskFiles, accepted: int, by_reason: Counter[str], reading: Reading
+    lines: FewLines | TaskFiles,
+    accepted: int,
+    by_reason: Counter[str],
+    counted: Counter[str],
+    reading: Reading,
 ) -> Rows:
     rejected = by_reason + Counter(verdict.reason for verdict in reading.verdicts)
     return Rows(
         read=lines.read + len(reading.verdicts),
         accepted=accepted,
-        rejected=dict(sorted(rejected.items())),
+        rejected=by_name(rejected),
+        counted=by_name(counted),
         records=lines.counts if lines.counts != RecordCounts() else None,
     )

@@ -1,7 +1,7 @@
-"""The part of a batch that only Spark can tell: derived columns, and rows that repeat others.
+"""The part of a batch that only Spark can tell: derived columns, rules, rows that repeat others.
 
 Rows that their lines let pass come in as a DataFrame, with their lines; those that an expression
-fails on, or that repeat an accepted row, are rejected here.
+fails on, that a rule rejects, or that repeat an accepted row, are rejected here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from pyspark.sql import functions as F
 
 from tidemark.errors import StackExhausted
 from tidemark.pipeline.expressions.sql import columns_read
-from tidemark.pipeline.model import Source, Unique
+from tidemark.pipeline.model import RowRule, Source, Unique
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.source import Reading
 from tidemark.storage.files import remove_files
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.derive import EXPRESSION, FAILED, derived, failure_details
+from tidemark.streaming.derive import COUNTED, FAILED, derived, failure_details, ruled
 from tidemark.streaming.exhausted import exhausted, found_exhausting, is_exhausted
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch import Batch
-from tidemark.streaming.ingest.batch_rows import accepted_rows, collected_rows, rejected_rows
+from tidemark.streaming.ingest.batch_rows import (
+    accepted_rows,
+    collected_rows,
+    rejected_rows,
+    rule_counts,
+)
 from tidemark.streaming.ingest.duplicates import (
     accepted_rows_of,
     contested_ids,
@@ -52,12 +57,14 @@ _FEW_BYTES = 32_000_000
 @dataclass(frozen=True)
 class FurtherRows:
     """Accepted rows in bronze's columns; rejected ones in those of rejects, without the lines that
-    were rejected before. Call `release` in the end."""
+    were rejected before; accepted ones by the rules that count them, where they are not committed
+    yet. Call `release` in the end."""
 
     accepted: pa.Table | WrittenRows | None
     accepted_number: int
     rejected: pa.Table | DataFrame
     by_reason: Counter[str]
+    counted: Counter[str]
     release: Callable[[], None]
 
 
@@ -68,7 +75,7 @@ def judge_further(
     lines: FewLines | TaskFiles,
     repeated: bool,
 ) -> FurtherRows:
-    """Derive, and reject rows that fail on it and rows that repeat others.
+    """Derive, ask the rules, and reject rows that fail on it, by a rule, or repeat others.
 
     `repeated`: bronze has the accepted rows; then they are counted and not written.
     """
@@ -83,7 +90,8 @@ def judge_further(
     try:
         rows = _rows(spark, batch, lines)
         unique = batch.source.unique
-        rows = derived(with_position(rows) if unique else rows, batch.source).persist()
+        rows = derived(with_position(rows) if unique else rows, batch.source)
+        rows = ruled(rows, batch.source).persist()
         kept.append(rows)
         judged = _with_failures(rows, batch)
         if unique is None:
@@ -91,9 +99,9 @@ def judge_further(
         else:
             judged = _without_repeats(spark, batch, judged, reading, unique, repeated)
         if isinstance(lines, FewLines):
-            accepted, rejected = collected_rows(judged, batch)
+            accepted, rejected, counted = collected_rows(judged, batch)
             reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
-            return FurtherRows(accepted, accepted.num_rows, rejected, reasons, release)
+            return FurtherRows(accepted, accepted.num_rows, rejected, reasons, counted, release)
         return _of_many(batch, judged, lines, repeated, kept, release)
     except BaseException as error:
         # Before the lines are gone that it is looked for in.
@@ -105,16 +113,22 @@ def judge_further(
 
 
 def _exhausted(rows: DataFrame, batch: Batch) -> StackExhausted:
-    """With the derived column that took the stack, and the row."""
+    """With the derived column or rule that took the stack, and the row."""
     source = batch.source
-    asked = {name: partial(_asked_for, source=source, name=name) for name in source.derive}
+    sqls = {f"derive.{name}": sql for name, sql in source.derive.items()}
+    asked = {
+        f"derive.{name}": partial(_asked_for, source=source, name=name) for name in source.derive
+    }
+    for rule in source.rules:
+        sqls[f"rules.{rule.name}"] = rule.condition
+        asked[f"rules.{rule.name}"] = partial(_asked_by, source=source, rule=rule)
     read = {
         name: columns_read(sql, source.columns) or tuple(source.columns)
-        for name, sql in source.derive.items()
+        for name, sql in sqls.items()
     }
     found = found_exhausting(rows, asked, [one.name for one in batch.origin], read)
-    where = f" It was source.derive.{found}." if found else ""
-    return exhausted(f"The rows of batch {batch.number} were not derived.{where} None is written.")
+    where = f" It was source.{found}." if found else ""
+    return exhausted(f"The rows of batch {batch.number} were not judged.{where} None is written.")
 
 
 def _asked_for(rows: DataFrame, source: Source, name: str) -> DataFrame:
@@ -123,6 +137,12 @@ def _asked_for(rows: DataFrame, source: Source, name: str) -> DataFrame:
     until = {one: source.derive[one] for one in names[: names.index(name) + 1]}
     found = derived(rows, source.model_copy(update={"derive": until}))
     return found.agg(F.max(F.col(f"`{name}`").cast("string")))
+
+
+def _asked_by(rows: DataFrame, source: Source, rule: RowRule) -> DataFrame:
+    """A rule alone."""
+    found = ruled(derived(rows, source), source.model_copy(update={"rules": (rule,)}))
+    return found.agg(F.max(F.col(f"{FAILED}.reason")), F.max(F.size(F.col(COUNTED))))
 
 
 def _rows(spark: SparkSession, batch: Batch, lines: FewLines | TaskFiles) -> DataFrame:
@@ -145,15 +165,15 @@ def _uri(batch: Batch, path: str) -> str:
 
 
 def _with_failures(rows: DataFrame, batch: Batch) -> DataFrame:
-    """Rows with `_reason` and `_detail`: those that an expression failed on are rejected."""
+    """Rows with `_reason` and `_detail`: those that failed are rejected."""
     none = F.lit(None).cast("string")
     good = rows.where(F.col(FAILED).isNull()).drop(FAILED)
     good = good.withColumns({"_reason": none, "_detail": none})
     failed = rows.where(F.col(FAILED).isNotNull())
-    if not batch.source.derive or failed.isEmpty():
+    if not (batch.source.derive or batch.source.rules) or failed.isEmpty():
         return good
-    details = failure_details(failed, batch.source).drop(FAILED)
-    return good.unionByName(details.withColumn("_reason", F.lit(EXPRESSION)))
+    details = failure_details(failed, batch.source)
+    return good.unionByName(details.withColumn("_reason", F.col(f"{FAILED}.reason")).drop(FAILED))
 
 
 def _of_many(
@@ -167,24 +187,27 @@ def _of_many(
     """Accepted rows are written by Spark's tasks; of the others there are few, as a rule."""
     candidates = sum(file.rows for file in lines.accepted)
     rows = accepted_rows(judged, batch)
+    counted = Counter[str]()
     if repeated:
         accepted, number = None, rows.count()
     else:
+        if any(rule.count for rule in batch.source.rules):
+            counted = rule_counts(judged)
         rows = rows.coalesce(1) if candidates <= _ONE_FILE_ROWS else rows
         accepted = write_rows(rows, batch.bronze, batch.number)
         number = accepted.number
     rejected = rejected_rows(judged, batch)
     if number == candidates:
         empty = rejected.limit(0).toArrow()
-        return FurtherRows(accepted, number, empty, Counter(), release)
+        return FurtherRows(accepted, number, empty, Counter(), counted, release)
     rejected = rejected.persist()
     kept.append(rejected)
-    counted = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
-    reasons = Counter({reason: rows for reason, rows, _ in counted})
+    sizes = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
+    reasons = Counter({reason: rows for reason, rows, _ in sizes})
     is_few = sum(reasons.values()) <= FEW_ROWS
-    is_few = is_few and sum(size or 0 for *_, size in counted) <= _FEW_BYTES
+    is_few = is_few and sum(size or 0 for *_, size in sizes) <= _FEW_BYTES
     found = rejected.toArrow() if is_few else rejected.coalesce(1)
-    return FurtherRows(accepted, number, found, reasons, release)
+    return FurtherRows(accepted, number, found, reasons, counted, release)
 
 
 def _without_repeats(

@@ -1,0 +1,31 @@
+"""Why a row is not accepted: the reasons that rejects and ledgers name, beside those of rules."""
+
+from __future__ import annotations
+
+MALFORMED = "malformed"
+# Told by the source, as such a line is not read to be judged.
+TOO_LARGE = "too large"
+MISSING_FIELD = "missing field"
+WRONG_TYPE = "wrong type"
+UNKNOWN_FIELD = "unknown field"
+TOO_OLD = "too old"
+FUTURE = "future"
+# Told by Spark: an expression fails on the row, or it repeats another.
+EXPRESSION, DUPLICATE = "expression", "duplicate"
+# Of a message, a file, a version of a table.
+NO_VALUE, UNREADABLE = "no value", "unreadable file"
+CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"
+# What is gone of a source, once that is accepted.
+EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off"
+GONE, SET_BACK = "gone", "set back"
+
+REASONS = frozenset(
+    (
+        *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
+        *(EXPRESSION, DUPLICATE, NO_VALUE, UNREADABLE, CHANGED_FILE, CHANGED_ROWS),
+        *(EXPIRED, REPLACED, DELETED, CUT_OFF, GONE, SET_BACK),
+    )
+)
+
+# As much of a value as a detail shows, in characters.
+SHOWN = 120
