@@ -45,6 +45,12 @@ def test_the_tables_whose_output_mode_is_not_update_are_said() -> None:
     assert "- **output mode**: closing append, whole complete" in described(tables=tables)
 
 
+def test_which_rows_count_is_said_beside_the_windows() -> None:
+    (table,) = clicks()["tables"].values()
+    told = "\n".join(described(tables={"some": table | {"where": "key = 'a|b'"}}))
+    assert "| some | 10 minutes, where `key = 'a\\|b'` | key |" in told
+
+
 HOSTILE = "</p><script>x</script> [a](javascript:b) ![c](d) **e** `f` <g@h.i> &amp; \\| | <!-- # $"
 COLUMN = "<b>*x*|[y]!_z_~~"
 SQL = "max(`key` || '`` <i>` | &lt; **x** [a](b)')"

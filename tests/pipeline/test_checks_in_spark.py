@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tests.pipeline.test_checks import ROW, TRANSLATED
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
-from tidemark.quality.conditions import kinds_of
+from tidemark.storage.arrow_kinds import kinds_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 if TYPE_CHECKING:

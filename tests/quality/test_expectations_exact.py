@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from tidemark.pipeline.checks import Check
 from tidemark.pipeline.expectations import EXPECTED, expectation_faults
-from tidemark.quality.conditions import kinds_of
 from tidemark.quality.expectations import judge_expectations
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import CheckVerdict
+from tidemark.storage.arrow_kinds import kinds_of
 
 Value = Any
 Strategy = st.SearchStrategy[Any]

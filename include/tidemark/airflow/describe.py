@@ -72,7 +72,9 @@ def _row(name: str, table: Table, places: Places) -> str:
     )
     keys = ", ".join(_text(key) for key in table.group_by)
     gold = _code_in_cell(places.gold(name))
-    return f"| {' | '.join((_text(name), _text(table.rows_are), keys, measures, gold))} |"
+    where = "" if table.where is None else f", where {_code_in_cell(table.where)}"
+    rows = f"{_text(table.rows_are)}{where}"
+    return f"| {' | '.join((_text(name), rows, keys, measures, gold))} |"
 
 
 def _text(text: str) -> str:

@@ -111,6 +111,7 @@ def stream_line(
         late_windows=counts.late_groups if counts else None,
         frozen_assigned=counts.frozen if counts else None,
         set_aside=counts.excluded or None if counts else None,
+        not_counted=counts.not_counted or None if counts else None,
         emitted=now,
         emitted_before=before,
         expects_late=operator.traits.equation is not Equation.ALL,

@@ -16,12 +16,12 @@ _TOTALS = ("table", "kind", "lines", "account")
 _SUMS = (
     *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
     *("windows", "published", "without_record", "rejected_parts"),
-    *("other_records", "without_elements", "exploded", "elements"),
+    *("other_records", "without_elements", "exploded", "elements", "not_counted"),
 )
 # Columns that came to the ledger later.
 _LATER = (
     *("set_aside", "offsets", "without_record", "rejected_parts"),
-    *("other_records", "without_elements", "exploded", "elements"),
+    *("other_records", "without_elements", "exploded", "elements", "not_counted"),
 )
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
 
@@ -143,5 +143,8 @@ _OF_ALL = """(
         SELECT one.key AS rule, sum(one.value::BIGINT)::BIGINT AS number
         FROM lines, json_each(lines.counted) AS one WHERE rewound IS NULL GROUP BY ALL ORDER BY ALL)
     HAVING count(*) > 0)"""
-_ASIDE = f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END"
+_ASIDE = (
+    f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END || "
+    f"CASE WHEN not_counted > 0 THEN {_words('; {not_counted} rows do not count')} ELSE '' END"
+)
 _STREAM = _words("{assigned} assigned, {late_assigned} late")

@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.expressions.sql import same_expression
 
 if TYPE_CHECKING:
     # Pins name inputs, and Dags are parsed with them: what reads tables is loaded by who does.
@@ -226,6 +227,16 @@ def emits_only_closed(table: Table) -> bool:
 def changes_of(operator: Operator, query: str, asked: Table) -> Iterator[Difference]:
     """What differs between an operator and what a table of any kind asks for, apart from what all
     kinds have in common."""
+    before, after = operator.table.where, asked.where
+    if before != after and not (before and after and same_expression(before, after)):
+        yield Difference(
+            query,
+            "where",
+            before or "none",
+            after or "none",
+            ChangeVerdict.NEW_GENERATION,
+            "The state and the table hold the rows that counted so far",
+        )
     if type(asked) is type(operator.table):
         yield from operator.definition_changes(query, asked)
         return

@@ -38,7 +38,8 @@ class BatchRead:
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """The rows of a batch, and their assignments to rows of the table (windows, say).
+    """The rows of a batch that count for the table, and their assignments to rows of it (windows,
+    say); `not_counted` are its other rows of bronze.
 
     A row is wholly late when all its assignments are late, partly late when only some are.
     `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
@@ -58,6 +59,7 @@ class BatchCounts:
     frozen: int
     closed_groups: int
     excluded: int = 0
+    not_counted: int = 0
 
 
 @dataclass(frozen=True)

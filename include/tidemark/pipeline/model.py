@@ -705,10 +705,19 @@ class Window(_Model):
         return self
 
 
+# How the comment of gold's `rows` begins, where some of bronze's count.
+COUNTED = "where "
+
+
 class Table(_Model, ABC):
     """What the tables of a pipeline have in common, whichever operator makes their rows."""
 
     description: str | None = Field(default=None, description="Becomes the table's comment")
+    where: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Which rows of bronze count for the table: `not cancelled and amount > 0`. "
+        "Null does not; without it all count",
+    )
     group_by: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(), description="Columns or derived names; null is a key like any other"
     )
@@ -758,6 +767,12 @@ class Table(_Model, ABC):
     @abstractmethod
     def rows_are(self) -> str:
         """What a row of the table is made of, for people."""
+
+    @property
+    def comments(self) -> dict[str, str]:
+        """What columns of gold say of themselves: where a contract is gone, these tell of it."""
+        counted = {} if self.where is None else {"rows": f"{COUNTED}{self.where}"}
+        return {**self.measures, **counted}
 
     @property
     def recomputes(self) -> bool:

@@ -24,6 +24,7 @@ from tidemark.pipeline.expressions.sql import (
     check_condition,
     check_derived,
     check_measure,
+    check_where,
     names_read,
 )
 from tidemark.pipeline.fold_rules import find_broken_folds, in_use
@@ -224,6 +225,11 @@ def _table(
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
+    where = table.get("where")
+    if isinstance(where, str):
+        yield from (
+            _fault(document, (*path, "where"), where, one) for one in check_where(where, scope)
+        )
     other = section(table, "join").get("with")
     partner = partners.get(other) if isinstance(other, str) else None
     measured = scope

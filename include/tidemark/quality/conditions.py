@@ -10,41 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import duckdb
-import pyarrow as pa
 
 from tidemark.pipeline.checks import Check
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
-from tidemark.pipeline.expressions.kinds import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    NESTED,
-    TEXT,
-    TIMESTAMP,
-    UNKNOWN,
-    Kind,
-)
+from tidemark.pipeline.expressions.kinds import Kind
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import CheckVerdict, check_name
-
-_OF_ARROW = (
-    (pa.types.is_int8, Kind("tinyint")),
-    (pa.types.is_int16, Kind("smallint")),
-    (pa.types.is_int32, Kind("int")),
-    (pa.types.is_int64, Kind("bigint")),
-    (pa.types.is_float32, Kind("float")),
-    (pa.types.is_float64, Kind("double")),
-    (pa.types.is_boolean, BOOLEAN),
-    (pa.types.is_string, TEXT),
-    (pa.types.is_large_string, TEXT),
-    (pa.types.is_string_view, TEXT),
-    (pa.types.is_binary, BINARY),
-    (pa.types.is_large_binary, BINARY),
-    (pa.types.is_binary_view, BINARY),
-    (pa.types.is_date32, DATE),
-    (pa.types.is_timestamp, TIMESTAMP),
-    (pa.types.is_nested, NESTED),
-)
+from tidemark.storage.arrow_kinds import kinds_of
 
 
 def judge_conditions(rows: PlannedRows) -> Iterator[CheckVerdict]:
@@ -78,14 +50,3 @@ def _judge(rows: PlannedRows, check: Check, text: str) -> CheckVerdict:
 def where_of(check: Check, kinds: Mapping[str, Kind]) -> str:
     """Which rows a check looks at, in DuckDB's words; ValueError where it has none."""
     return condition_in_duckdb(check.where, columns_of(kinds)) if check.where else "true"
-
-
-def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
-    """The types of gold's columns in Spark."""
-    return {field.name: _kind(field.type) for field in schema}
-
-
-def _kind(of: pa.DataType) -> Kind:
-    if pa.types.is_decimal(of):
-        return Kind("decimal", of.precision, of.scale)
-    return next((kind for is_kind, kind in _OF_ARROW if is_kind(of)), UNKNOWN)

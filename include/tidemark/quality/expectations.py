@@ -34,9 +34,10 @@ from tidemark.pipeline.expressions.typed_values import (
     text_literal,
 )
 from tidemark.quality import exact_numbers
-from tidemark.quality.conditions import kinds_of, where_of
+from tidemark.quality.conditions import where_of
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, check_name
+from tidemark.storage.arrow_kinds import kinds_of
 
 _NO_VALUE = "no value"
 _IGNORES_ALL = ("both_values_are_missing", "all_values_are_missing")

@@ -22,6 +22,8 @@ from tidemark.storage.warehouse import Warehouse
 # Rows by the names of the inputs, as an operator has them (`Operator.inputs`).
 Inputs = Mapping[str, DataFrame]
 
+# Does a row count for the table?
+_COUNTS = "_counts"
 # The Delta source's default is 1,000 files.
 _NO_LIMIT = 2**31 - 1
 
@@ -31,13 +33,28 @@ def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     return bronze.withColumn("_event_time", F.col(f"`{pipeline.source.event_time.column}`"))
 
 
+def counting(rows: DataFrame, where: str | None) -> DataFrame:
+    """Of bronze's rows, in a batch, those that count for a table (`Table.where`).
+
+    As a number of bits, for which no file is passed over: statistics do not tell of NaN, which is
+    more than any number, so that a row that has it was lost with its file.
+    """
+    return rows if where is None else rows.where(F.bit_count(F.expr(where)) == 1)
+
+
 def input_stream(
-    spark: SparkSession, place: TablePlace, pipeline: Pipeline, since: datetime | None = None
+    spark: SparkSession,
+    place: TablePlace,
+    pipeline: Pipeline,
+    since: datetime | None = None,
+    where: str | None = None,
 ) -> DataFrame:
     """An input as a stream, with its watermark. All that is new is one batch: a batch of whole
     versions is what late rows are counted by, and files cut into several could come out of order.
 
     Without the rows of an earlier event time than `since`; files of earlier dates are not opened.
+    Without those that do not count (`where`), which move the watermark all the same: what filters
+    them would be pushed below it, but for `observe`, through which nothing is.
     """
     reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
     # Retention drops whole partitions, which the stream has long read.
@@ -46,7 +63,12 @@ def input_stream(
     if since is not None:
         rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
         rows = rows.where(F.col("_event_time") >= F.lit(since))
-    return rows.withWatermark("_event_time", duration_text(pipeline.watermark.delay))
+    delay = duration_text(pipeline.watermark.delay)
+    if where is None:
+        return rows.withWatermark("_event_time", delay)
+    # Judged below, so that the optimizer knows of no condition that is false for each row.
+    judged = rows.withColumn(_COUNTS, F.expr(where)).withWatermark("_event_time", delay)
+    return judged.observe("counting", F.count(_COUNTS)).where(_COUNTS).drop(_COUNTS)
 
 
 def clocked_stream(
@@ -54,9 +76,10 @@ def clocked_stream(
     clock: Clock,
     columns: Sequence[str],
     since: datetime | None = None,
+    where: str | None = None,
 ) -> DataFrame:
-    """One side of a join as a stream, with its watermark, which its clock rows move too: its event
-    time and these columns.
+    """One side of a join as a stream, with its watermark, which its clock rows move too, and rows
+    that do not count (`where`): its event time and these columns.
 
     Of the three ways in which the optimizer would go wrong in silence, each is closed here:
     - what filters above would be pushed below the watermark, `is not null` of the join's keys too,
@@ -72,6 +95,8 @@ def clocked_stream(
     if since is not None:
         rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
         rows = rows.where(F.col("_event_time") >= F.lit(since))
+    if where is not None:
+        rows, columns = rows.withColumn(_COUNTS, F.expr(where)), (*columns, _COUNTS)
     rows = rows.select("_event_time", *[F.col(f"`{name}`") for name in columns])
     nothing = [_nothing(field.dataType).alias(field.name) for field in rows.schema.fields[1:]]
     ticks = reader.load(spark_uri(clock.place.uri)).select(
@@ -81,7 +106,8 @@ def clocked_stream(
     seen = both.withWatermark("_event_time", duration_text(clock.delay)).observe(
         clock.observed, F.count("_clock").alias("clocks")
     )
-    return seen.where(F.col("_clock").isNull()).drop("_clock")
+    seen = seen.where(F.col("_clock").isNull()).drop("_clock")
+    return seen if where is None else seen.where(_COUNTS).drop(_COUNTS)
 
 
 def _nothing(kind: DataType) -> Column:

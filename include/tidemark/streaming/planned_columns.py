@@ -21,10 +21,12 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.keys import does_count
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.column_types import same_field
@@ -40,7 +42,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.derive import derived
-from tidemark.streaming.inputs import with_event_time
+from tidemark.streaming.inputs import counting, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -180,18 +182,19 @@ def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
 
 
 def plan_columns(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
-    """Plan them; PipelineInvalid where no table can keep a column, or a pattern or a condition is
-    none."""
+    """Plan them; PipelineInvalid where no table can keep a column, a pattern or a condition is
+    none, or a `where` is no condition that DuckDB can tell too."""
     check_patterns(spark, pipeline)
     bronze = plan_bronze(spark, pipeline)
     rows = spark.createDataFrame([], bronze)
     check_conditions(pipeline, rows)
     accepted = with_event_time(rows, pipeline)
-    inputs = {BRONZE: accepted, **of_partners(spark, pipeline)}
-    aggregated = {
-        name: streamed_operator(operator_of(pipeline, name)).columns(inputs)
-        for name in pipeline.tables
-    }
+    others = of_partners(spark, pipeline)
+    aggregated = {}
+    for name, table in pipeline.tables.items():
+        does_count(to_arrow_schema(bronze, timezone="UTC"), table.where)
+        inputs = {BRONZE: counting(accepted, table.where), **others}
+        aggregated[name] = streamed_operator(operator_of(pipeline, name)).columns(inputs)
     check_kept_types(pipeline, bronze, aggregated)
     return PlannedColumns(bronze, aggregated)
 

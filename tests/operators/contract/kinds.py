@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ TABLE = "t"
 DAY = datetime(2026, 7, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 IDLE = "1 hour"
+WHERE = "amount > 0 and not key <=> 'nobody'"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Kind:
     table: Table
     model: Callable[[Sequence[Row]], Known]
     changed: Sequence[Table] = ()
+    # The model of the same table over rows that do not count, too.
+    of_all: Callable[[Sequence[Row]], Known] | None = None
 
     @property
     def operator(self) -> Operator:
@@ -63,6 +66,15 @@ class Kind:
     def joins(self) -> bool:
         """Does it read another pipeline's bronze too?"""
         return isinstance(self.table, JoinTable)
+
+    @property
+    def counts_some(self) -> bool:
+        """Do only some rows of bronze count?"""
+        return self.table.where is not None
+
+    def last_end(self, rows: Sequence[Row]) -> datetime:
+        """The end of its newest row, by what does not count too."""
+        return max(values[0] for values in (self.of_all or self.model)(rows).values())
 
     @property
     def emits_open_rows(self) -> bool:
@@ -157,7 +169,25 @@ def joined_landings(seed: int, runs: int = 4) -> list[list[Row]]:
 
 
 def landings_of(kind: Kind, seed: int, runs: int = 4) -> list[list[Row]]:
-    return joined_landings(seed, runs) if kind.joins else landings(seed, runs)
+    drawn = joined_landings(seed, runs) if kind.joins else landings(seed, runs)
+    if not kind.counts_some:
+        return drawn
+    # Of the left side each third row does not count, nor does the newest.
+    found = []
+    for rows in drawn:
+        left, right = sides(rows)
+        amounts = [(2, -1, 3, None, 5, 0, 7)[number % 7] for number in range(len(left))]
+        mixed = [{**row, "amount": n} for row, n in zip(left, amounts, strict=True)]
+        newest = max((row["at"] for row in mixed), default=DAY) + timedelta(seconds=7)
+        found.append([*mixed, {**event(0, "nobody"), "at": newest}, *right])
+    return found
+
+
+def counts(row: Row) -> bool:
+    """By WHERE; each row of the right side does."""
+    if row in sides([row])[1]:
+        return True
+    return row["amount"] is not None and row["amount"] > 0 and row["key"] != "nobody"
 
 
 def windows(table: WindowTable) -> Callable[[Sequence[Row]], Known]:
@@ -286,16 +316,45 @@ def _recomputed(kind: Kind) -> Kind:
     table, *changed = (
         one.model_copy(update={"stream": "recompute"}) for one in (kind.table, *kind.changed)
     )
-    return Kind(f"{kind.name}-recomputed", table, kind.model, changed)
+    return replace(kind, name=f"{kind.name}-recomputed", table=table, changed=changed)
+
+
+def _counting(kind: Kind) -> Kind:
+    """The same kind, of a table for which only some rows of bronze count."""
+    table, *changed = (
+        one.model_copy(update={"where": WHERE}) for one in (kind.table, *kind.changed)
+    )
+
+    def model(rows: Sequence[Row]) -> Known:
+        return kind.model([row for row in rows if counts(row)])
+
+    every = kind.model
+    if isinstance(kind.table, JoinTable):
+        # Also of a row that matches nothing.
+        join = kind.table.join.model_copy(update={"type": "left"})
+        every = joins(kind.table.model_copy(update={"join": join}))
+
+    def of_all(rows: Sequence[Row]) -> Known:
+        return every([{**row, "amount": 1} for row in rows])
+
+    return Kind(f"{kind.name}-where", table, model, changed, of_all)
 
 
 # Tables that can be recomputed: those that show nothing that is open, but for stretches, which the
 # tests alone have.
 _EMIT_ONCE = ("windows-append", "sessions-append", "joins-inner", "joins-left", "folds")
 _ENGINES: Mapping[str, Kind] = {kind.name: kind for kind in _kinds()}
-KINDS: Mapping[str, Kind] = {
+_ALL: Mapping[str, Kind] = {
     **_ENGINES,
     **{kind.name: kind for kind in map(_recomputed, map(_ENGINES.__getitem__, _EMIT_ONCE))},
+}
+_COUNT_SOME = (
+    *("windows-update", "windows-append", "windows-complete", "windows-append-recomputed"),
+    *("sessions-append", "sessions-append-recomputed", "folds", "joins-inner", "joins-left"),
+)
+KINDS: Mapping[str, Kind] = {
+    **_ALL,
+    **{kind.name: kind for kind in map(_counting, map(_ALL.__getitem__, _COUNT_SOME))},
 }
 
 

@@ -29,6 +29,7 @@ from tests.operators.contract.kinds import (
     Known,
     Row,
     as_json,
+    counts,
     event,
     landings_of,
     of,
@@ -52,7 +53,7 @@ POINTS = ("windows of the stream", "recomputed windows", "gold")
 
 # Windows, sessions and recomputed tables run and are killed in more ways elsewhere: here they run
 # with the long tests.
-IN_SHORT = ("joins-left", "folds")
+IN_SHORT = ("joins-left", "folds", "windows-update-where")
 IN_SPARK = [
     pytest.param(
         kind,
@@ -68,7 +69,12 @@ in_spark = pytest.mark.parametrize("kind", IN_SPARK)
 fewer = settings(max_examples=settings.default.max_examples // 2)
 rows_of_a_day = st.lists(
     # Over a midnight, so that what hangs together lies on two dates.
-    st.builds(event, st.integers(-40, 300), st.sampled_from(["a", "b", None])),
+    st.builds(
+        event,
+        st.integers(-40, 300),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from([1, 2, -1]),
+    ),
     min_size=1,
     max_size=30,
 )
@@ -142,12 +148,13 @@ def test_what_is_open_first_and_what_is_kept_first_are_where_ranges_begin(kind: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [KINDS["sessions-append"]], ids=["sessions-append"])
+@pytest.mark.parametrize("name", ["sessions-append", "sessions-append-where"])
 @fewer
 @given(rows=rows_of_a_day, asked=st.integers(0, 30), first=st.integers(0, 300))
 def test_where_rows_lie_bronze_gives_the_whole_rows(
-    kind: Kind, rows: Sequence[Row], asked: int, first: int
+    name: str, rows: Sequence[Row], asked: int, first: int
 ) -> None:
+    kind = KINDS[name]
     operator, expected = kind.operator, kind.model(rows)
     ends = DAY + first * MINUTE, DAY + (first + 40) * MINUTE
     known = [identity for identity in expected if identity[0].minute % 2 == asked % 2]
@@ -169,13 +176,14 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["windows-append-recomputed", "windows-append-recomputed-where"])
 @fewer
 @given(rows=rows_of_a_day, first=st.integers(0, 300))
 def test_windows_that_are_recomputed_are_listed_by_their_ends(
-    rows: Sequence[Row], first: int
+    name: str, rows: Sequence[Row], first: int
 ) -> None:
     kind, ends = (
-        KINDS["windows-append-recomputed"],
+        KINDS[name],
         (DAY + first * MINUTE, DAY + first * 2 * MINUTE),
     )
     with bronze_of(rows) as bronze:
@@ -226,6 +234,7 @@ def bronze_of(rows: Sequence[Row]) -> Iterator[DeltaTable]:
             columns = {
                 "at": pa.array([row["at"] for row in part], pa.timestamp("us", "UTC")),
                 "key": pa.array([row["key"] for row in part], "string"),
+                "amount": pa.array([row["amount"] for row in part], "int64"),
                 "_event_date": pa.array([row["at"].date() for row in part], pa.date32()),
             }
             write_deltalake(folder, pa.table(columns), mode="append", partition_by=["_event_date"])
@@ -359,6 +368,9 @@ def test_after_runs_with_late_rows_the_ledger_can_be_built_again_and_balances(
     assert sum(line.accepted or 0 for line in lines if line.kind == "ingest") == len(sides(rows)[0])
     late = [line for line in lines if line.kind == "late"]
     assert late, "the landings have no late row: this shows nothing"
+    others = [row for row in rows if not counts(row)]
+    assert sum(line.not_counted or 0 for line in lines) == len(others)
+    assert bool(others) == place.kind.counts_some
 
 
 def test_without_anything_new_there_is_nothing_for_spark(
@@ -409,7 +421,7 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     assert any(values[0] > instant_of(close_ms(place)) for values in kind.model(rows).values())
     succeed(spark, place, "idle", scheduled=a_day_later)
     # In milliseconds, so that nothing ends behind it.
-    last_end = max(values[0] for values in kind.model(rows).values())
+    last_end = kind.last_end(rows)
     assert close_ms(place) == epoch_ms(last_end + timedelta(microseconds=999))
     assert place.known() == kind.model(rows)
     new = [event(5), *([{**event(4), "side": "right"}] if kind.joins else [])]

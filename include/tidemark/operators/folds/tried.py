@@ -13,14 +13,21 @@ from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.seeds import keys_folded_under_seeds
 from tidemark.operators.folds.values import ordered, read_rows
+from tidemark.operators.keys import does_count
 from tidemark.pipeline.instants import epoch_us
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
 def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
     """What is to be said of each key of which two folds of the same rows differ. All of bronze is
     read: for a few rows."""
     rows = dataset_of(bronze).to_table()
+    with duckdb_in_utc() as connection:
+        connection.register("bronze", rows)
+        counting = does_count(rows.schema, operator.table.where)
+        counts = connection.sql(f"SELECT {counting} AS counts FROM bronze").to_arrow_table()
+    rows = rows.filter(pa.table(counts).column("counts"))
     spec = operator.spec(rows.column_names)
     for name in set(spec.columns).difference(rows.column_names):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))

@@ -26,6 +26,7 @@ from deltalake import DeltaTable
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn, windows_given, windows_starting
 from tidemark.operators.joins.new_rows import find_touched
+from tidemark.operators.keys import does_count
 from tidemark.operators.operator import BRONZE, Covered, InputTable, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
@@ -35,6 +36,7 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable, Pipeline, Table
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.distinct_rows import distinct_rows
 
@@ -199,7 +201,9 @@ class JoinedRows(FixedWindowRows):
         operator = self.operator
         other = operator.others[operator.other]
         right = BronzeSide(other.table, operator.other_event_time, other.condition)
-        return JoinIn(BronzeSide(self.bronze, operator.event_time, condition), right, self.table)
+        counting = does_count(schema_of(self.bronze), self.table.where)
+        left = BronzeSide(self.bronze, operator.event_time, f"{condition} AND {counting}")
+        return JoinIn(left, right, self.table)
 
     def _located(self, found: pa.Table) -> pa.Table:
         return found.select([*self.operator.located, "rows"])

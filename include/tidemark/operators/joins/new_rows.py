@@ -46,7 +46,8 @@ def find_touched(
                 f"""
                 SELECT count(*), coalesce(sum({assigned}), 0)::BIGINT,
                     count(*) FILTER ({late}),
-                    coalesce(sum({assigned}) FILTER ({late}), 0)::BIGINT
+                    coalesce(sum({assigned}) FILTER ({late}), 0)::BIGINT,
+                    (SELECT count(*) FROM left_added WHERE NOT ({joined.left.condition}))
                 FROM new_left
                 """
             ).fetchall()
@@ -85,6 +86,7 @@ def find_touched(
                 late_groups=groups,
                 frozen=left_frozen + right_frozen,
                 closed_groups=closed_groups,
+                not_counted=left[4],
             )
         )
     asked = pa.concat_tables(windows) if windows else joined.empty()
@@ -105,7 +107,8 @@ def _register(
     first, last = batch.of(name)
     connection.register("right_added", appended_rows(right, other.place, first, last))
     connection.execute(
-        f"CREATE TEMP TABLE new_left AS SELECT {joined.left_columns()} FROM left_added"
+        f"CREATE TEMP TABLE new_left AS SELECT {joined.left_columns()} FROM left_added "
+        f"WHERE {joined.left.condition}"
     )
     connection.execute(
         f"CREATE TEMP TABLE new_right AS SELECT {joined.right_columns()} FROM right_added"
@@ -115,6 +118,10 @@ def _register(
     ).fetchall()
     spans = [] if low is None else [(low - joined.high, high - joined.low)]
     connection.register("left_bronze", joined.left.rows_of(spans))
+
+
+def _left(joined: JoinIn) -> str:
+    return f"SELECT {joined.left_columns()} FROM left_bronze WHERE {joined.left.condition}"
 
 
 def _frozen(joined: JoinIn, frontier_ms: int, frozen: int) -> str:
@@ -129,7 +136,7 @@ def _frozen(joined: JoinIn, frontier_ms: int, frozen: int) -> str:
         (SELECT count(*) FROM new_right WHERE {alone}) + (
             SELECT count(*) FROM (
                 SELECT {start} AS _start FROM (
-                    SELECT l._at FROM (SELECT {joined.left_columns()} FROM left_bronze) l
+                    SELECT l._at FROM ({_left(joined)}) l
                     JOIN (FROM new_right WHERE NOT ({alone})) r ON {joined.matches("l", "r")}
                 )
             ) WHERE {is_frozen}
@@ -151,7 +158,7 @@ def _touching(joined: JoinIn, batch: BatchRead, frontier_ms: int) -> str:
             UNION ALL
             SELECT {start} AS _start{keys}, _late FROM (
                 SELECT l._at{joined.listed_keys("l")}, r._at <= {watermark} AS _late
-                FROM (SELECT {joined.left_columns()} FROM left_bronze) l
+                FROM ({_left(joined)}) l
                 JOIN new_right r ON {joined.matches("l", "r")}
             )
         ) WHERE {asked}

@@ -33,13 +33,15 @@ def find_late_rows(
     if not batches:
         return Touched((), sessions_of(rows, rows.no_points()))
     keys, frozen_us = rows.listed_keys(), (frozen_before_ms or 0) * 1_000
-    totals: list[int] = []
+    totals: list[tuple[int, int]] = []
     with duckdb_in_utc() as connection:
         for number, batch in enumerate(batches):
             connection.register("batch", appended_rows(rows.bronze, place, batch.first, batch.last))
             connection.execute(_near(rows, number, batch, closed_ms))
-            ((total,),) = connection.execute("SELECT count(*) FROM batch").fetchall()
-            totals.append(total)
+            totals += connection.execute(
+                f"SELECT count(*) FILTER ({rows.condition}), "
+                f"count(*) FILTER (NOT ({rows.condition})) FROM batch"
+            ).fetchall()
         every = " UNION ALL ".join(f"FROM near_{number}" for number in range(len(batches)))
         points = connection.sql(f"SELECT DISTINCT {keys}, _t FROM ({every})").to_arrow_table()
         connection.register("sessions", sessions_of(rows, points))
@@ -77,13 +79,15 @@ def _near(rows: SessionsIn, number: int, batch: BatchRead, closed_ms: int) -> st
     return f"""
         CREATE TEMP TABLE near_{number} AS
         SELECT {number} AS _batch, {rows.listed_keys()}, _t, _t <= {late} AS _late
-        FROM (SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM batch)
-        WHERE _t <= {closed}
+        FROM (
+            SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM batch
+            WHERE {rows.condition}
+        ) WHERE _t <= {closed}
     """
 
 
-def _counts(batch: BatchRead, total: int, found: Sequence[int]) -> BatchCounts:
-    late, groups, frozen, closed = found
+def _counts(batch: BatchRead, totals: tuple[int, int], found: Sequence[int]) -> BatchCounts:
+    (total, not_counted), (late, groups, frozen, closed) = totals, found
     return BatchCounts(
         batch=batch,
         rows=total,
@@ -94,4 +98,5 @@ def _counts(batch: BatchRead, total: int, found: Sequence[int]) -> BatchCounts:
         late_groups=groups,
         frozen=frozen,
         closed_groups=closed,
+        not_counted=not_counted,
     )

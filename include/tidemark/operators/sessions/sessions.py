@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.operators.bronze_rows import BronzeRows
-from tidemark.operators.keys import selected
+from tidemark.operators.keys import does_count, selected
 from tidemark.operators.operator import Covered, Operator, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.in_bronze import (
@@ -42,6 +42,7 @@ from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_t
 from tidemark.pipeline.model import GappedTable, SessionTable, Table
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -177,7 +178,10 @@ class GappedRows(BronzeRows):
         return _sum_of_rows(rows.of(found))
 
     def _in(self, condition: str = "true") -> SessionsIn:
-        return SessionsIn(self.bronze, self.operator.event_time, self.operator.table, condition)
+        operator = self.operator
+        counting = does_count(schema_of(self.bronze), operator.table.where)
+        condition = f"{condition} AND {counting}"
+        return SessionsIn(self.bronze, operator.event_time, operator.table, condition)
 
     @abstractmethod
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
@@ -199,15 +203,17 @@ class GappedRows(BronzeRows):
         )
 
     def _count_in(self, rows: Dataset, sessions: pa.Table, condition: str) -> int:
-        event_time = self.operator.event_time
-        keys = ", ".join(selected(rows.schema, self.operator.table.group_by))
+        event_time, table = self.operator.event_time, self.operator.table
+        keys = ", ".join(selected(rows.schema, table.group_by))
+        counting = does_count(rows.schema, table.where)
         with duckdb_in_utc() as connection:
             connection.register("bronze", rows)
             connection.register("sessions", sessions)
             ((number,),) = connection.execute(
                 f"""
                 SELECT count(*) FROM (
-                    SELECT "{event_time}" AS _time, {keys} FROM bronze WHERE {condition}
+                    SELECT "{event_time}" AS _time, {keys} FROM bronze
+                    WHERE {condition} AND {counting}
                 ) b JOIN sessions s ON {self._in_a_session("b._time", "b", "s")}
                 """
             ).fetchall()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
-from tidemark.operators.keys import selected
+from tidemark.operators.keys import does_count, selected
 from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
@@ -58,7 +58,7 @@ def count_in_windows(
             SELECT count(*)
             FROM (
                 SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
-                WHERE {condition}
+                WHERE {condition} AND {does_count(rows.schema, table.where)}
             ) a
             JOIN windows w ON a._start = epoch_us(w.window_start) {same}
             WHERE a._start + {length} > {late_ms * 1_000}
@@ -88,7 +88,7 @@ def count_of_range(
             SELECT count(*)
             FROM (
                 SELECT {each_start(event_time, table.window)} AS _start FROM bronze
-                WHERE {condition}
+                WHERE {condition} AND {does_count(schema_of(bronze), table.where)}
             )
             WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """,
@@ -113,6 +113,7 @@ def windows_of_range(
             f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
                 SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
+                WHERE {does_count(schema_of(bronze), table.where)}
             ) WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """
         ).to_arrow_table()
@@ -147,7 +148,8 @@ def _number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
 
 
 def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) -> int:
-    """The end of the newest window that a row of bronze is in; 0 where bronze is empty.
+    """The end of the newest window that a row of bronze is in, whether it counts or not; 0 where
+    bronze is empty.
 
     Rounded up to milliseconds. Only the newest date's files are read.
     """

@@ -11,11 +11,12 @@ DuckDB reads only event time and keys, and only of the batch's new files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from tidemark.operators.keys import selected
+from tidemark.operators.keys import does_count, selected
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import WindowTable
@@ -42,20 +43,26 @@ def find_late_rows(
     compare as SQL's IS NOT DISTINCT FROM.
     """
     with duckdb_in_utc() as connection:
-        counts = []
+        counted = []
         for number, batch in enumerate(batches):
             rows = appended_rows(bronze, place, batch.first, batch.last)
-            connection.register("batch", rows)
+            connection.register("read", rows)
+            counting = does_count(rows.schema, table.where)
+            connection.execute(f"CREATE OR REPLACE TEMP VIEW batch AS FROM read WHERE {counting}")
             frontier = max(batch.late_ms, closed_ms)
             keys = "".join(f", {key}" for key in selected(rows.schema, table.group_by))
             connection.execute(_late_groups(number, event_time, table, frontier, keys))
-            (counted,) = connection.execute(_counts(event_time, table, batch.late_ms)).fetchall()
+            (of_rows,) = connection.execute(_counts(event_time, table, batch.late_ms)).fetchall()
             (groups,) = connection.execute(
                 _group_counts(number, table, batch.late_ms, frozen_before_ms)
             ).fetchall()
-            counts.append(BatchCounts(batch, *counted, *groups))
+            ((others,),) = connection.execute(
+                f"SELECT count(*) FROM read WHERE NOT {counting}"
+            ).fetchall()
+            found = BatchCounts(batch, *of_rows, *groups)
+            counted.append(replace(found, not_counted=others))
         windows = connection.sql(_windows(table, len(batches), frozen_before_ms)).to_arrow_table()
-    return Touched(tuple(counts), windows)
+    return Touched(tuple(counted), windows)
 
 
 def _assignments(event_time: str, table: WindowTable, late_ms: int, keys: str = "") -> str:

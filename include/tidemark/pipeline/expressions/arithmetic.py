@@ -30,6 +30,7 @@ from tidemark.pipeline.expressions.kinds import (
 _MOST_DIGITS = 38
 _WIDER = list(DIGITS)
 _NO_NUMBER = "needs numbers, and has {}"
+OF_ONE_TYPE = "have a measure or a derived column of one type"
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _DATE_TEXT = re.compile(_DAY)
 _TIME_TEXT = re.compile(
@@ -182,9 +183,7 @@ def _as(kind: Kind, value: Value) -> exp.Expr:
     if value.literal is not None:
         return text_as(kind, value.literal).sql
     if value.kind.name not in (*TIMES, NULL.name, UNKNOWN.name):
-        raise Untranslated(
-            f"{kind} and {value.kind} are compared in another way; have a measure of one type"
-        )
+        raise Untranslated(f"{kind} and {value.kind} are compared in another way; {OF_ONE_TYPE}")
     return _to_timestamp(value.sql) if kind == TIMESTAMP and value.kind == DATE else value.sql
 
 

@@ -1,11 +1,13 @@
-"""Spark SQL in DuckDB's words, so that a check of few rows needs no Spark.
+"""Spark SQL in DuckDB's words, so that a check of few rows, and what counts for a table, need no
+Spark.
 
 Only what means the same in both is taken, and that follows from types as much as from words: text
 is compared with a number as a number in Spark and as text in DuckDB, a sum of two small numbers has
 another type, a decimal divided by one another number of digits. So every part is translated with
 its type. What the engines have different answers for (casts, rounding, letters in another case,
-parts of a time) is left out: a measure has it. Where a type is not known yet (a measure's, before
-Spark has planned it) the part is taken, and judged again with the columns of the table.
+parts of a time) is left out: a measure has it, or a derived column. Where a type is not known yet
+(a measure's, before Spark has planned it) the part is taken, and judged again with the columns of
+the table.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import NoReturn
 from sqlglot import ErrorLevel, exp, parse_one
 
 from tidemark.pipeline.expressions.arithmetic import (
+    OF_ONE_TYPE,
     arithmetic,
     as_double,
     interval,
@@ -47,13 +50,13 @@ from tidemark.pipeline.names import folded, same_column
 _ALLOWED = (
     "allowed are comparisons, between, in, like, is null, and, or, not, arithmetic, case, if, "
     "coalesce, nullif, greatest, least, abs, length, startswith, endswith, contains, and literals "
-    "of numbers, text, dates, times and intervals; have a measure that computes the rest, and "
-    "check that"
+    "of numbers, text, dates, times and intervals; have a measure or a derived column that "
+    "computes the rest, and name that"
 )
 _COMPARISONS = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
-# A table's columns, by folded name.
+# A table's columns, by folded name; one of kind NULL is not there, and null in each row.
 Columns = Mapping[str, tuple[str, Kind]]
 
 
@@ -125,7 +128,7 @@ def _alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
         return times_alike(values)
     if len(kinds) > 1:
         one, other, *_ = sorted(kinds)
-        _refuse(f"{one} and {other} are compared in another way; have a measure of one type")
+        _refuse(f"{one} and {other} are compared in another way; {OF_ONE_TYPE}")
     (name,) = kinds
     if name == NESTED.name:
         _refuse("arrays, maps and structs are compared in another way")
@@ -148,6 +151,8 @@ def _column(to: _Translation, node: exp.Expr) -> Value:
     name, kind = found
     if len(parts) > 1:
         _refuse("it is a part of a column")
+    if kind == NULL:
+        return Value(exp.Null(), NULL)
     column = exp.column(exp.to_identifier(name, quoted=True))
     return Value(as_double(column) if kind.name == "float" else column, kind)
 
@@ -261,7 +266,10 @@ def _typed_literal(to: _Translation, node: exp.Expr) -> Value:
     """`date '…'` and `timestamp '…'`, which sqlglot reads as casts of text that is written out."""
     kind = kind_of_type(node.args["to"])
     if kind.name not in TIMES or not node.this.is_string or node.args.get("safe"):
-        _refuse("a cast comes to something else for some values; have a measure that casts")
+        _refuse(
+            "a cast comes to something else for some values; have a measure or a derived column "
+            "that casts"
+        )
     return text_as(kind, str(node.this.this))
 
 
@@ -292,7 +300,8 @@ def _of_text(to: _Translation, node: exp.Expr) -> Value:
 def _text(value: Value) -> exp.Expr:
     if value.kind not in (TEXT, NULL, UNKNOWN):
         _refuse(f"it needs text, and has {value.kind}")
-    return value.sql
+    # DuckDB has such functions of lists too.
+    return cast(value.sql, "varchar") if value.kind == NULL else value.sql
 
 
 _OF_TEXT: dict[type[exp.Expr], str] = {

@@ -1,9 +1,9 @@
 """Spark SQL expressions of a pipeline file, checked at load time without Spark.
 
 `check_derived` is for expressions over one row, `check_condition` for conditions on one,
-`check_measure` for aggregates of a window, `check_row` for conditions on a row of gold. All read
-the text with sqlglot's Spark dialect and return every fault with its offset. What they accept,
-Spark's analyzer accepts; a test compares the two.
+`check_measure` for aggregates of a window, `check_row` for conditions on a row of gold,
+`check_where` on one of bronze. All read the text with sqlglot's Spark dialect and return every
+fault with its offset. What they accept, Spark's analyzer accepts; a test compares the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.pipeline.expressions.arguments import argument_faults
 from tidemark.pipeline.expressions.functions import spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
 from tidemark.pipeline.expressions.kept_types import kept_type_faults
-from tidemark.pipeline.expressions.kinds import UNKNOWN, Kind, kind_of_measure
+from tidemark.pipeline.expressions.kinds import UNKNOWN, Kind, kind_of_measure, kind_of_name
 from tidemark.pipeline.expressions.names import (
     DIALECT,
     Fault,
@@ -43,6 +43,8 @@ LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_CAN_FAIL = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Neg)
+_DERIVE = "`derive` a boolean column, of any Spark SQL, and name that: `where: NAME`"
 _NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
 _NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBContainsTopKey)
 
@@ -116,13 +118,44 @@ def _of_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
     faults += _aggregates(root, "is an aggregate; a check is told by one row of gold")
     if kind_of(root) not in (BOOLEAN, None):
         faults.append(Fault(0, "is no condition: it should be true for a good row"))
-    if not faults:
-        try:
-            if "\\" in text:
-                raise ValueError("has a backslash, which a translation to DuckDB would lose")
-            in_duckdb(root, columns_of(kinds))
-        except ValueError as error:
-            faults.append(Fault(0, str(error)))
+    if not faults and (reason := _untranslated(text, root, kinds)):
+        faults.append(Fault(0, reason))
+    return _in_order(faults)
+
+
+def _untranslated(text: str, root: exp.Expr, kinds: Mapping[str, Kind]) -> str | None:
+    """Why DuckDB cannot tell a condition as Spark does; None where it can."""
+    try:
+        if "\\" in text:
+            raise ValueError("has a backslash, which a translation to DuckDB would lose")
+        in_duckdb(root, columns_of(kinds))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_where(text: str, scope: Scope) -> list[Fault]:
+    """The faults of a condition on a row of bronze, by which it counts for a table: DuckDB can tell
+    it too, and it fails on no row."""
+    return _or_backticks(text, scope, _of_where)
+
+
+def _of_where(text: str, scope: Scope) -> list[Fault]:
+    root, faults = _read(text, scope)
+    if root is None:
+        return faults
+    faults += _aggregates(root, "is an aggregate; a row counts or not by what stands in it")
+    if kind_of(root) not in (BOOLEAN, None):
+        faults.append(Fault(0, f"is no condition: {_DERIVE}"))
+    elif not faults and root.find(exp.Column) is None:
+        faults.append(Fault(0, "names no column: each row would count, or none"))
+    for node in root.find_all(*_CAN_FAIL):
+        if not (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)):
+            said = f"`{node.sql(DIALECT)}` can fail on a row, and those of bronze are accepted"
+            faults.append(Fault(offset_of(node), f"{said}; {_DERIVE}"))
+    kinds = {known.name: kind_of_name(known) for known in scope.values()}
+    if not faults and (reason := _untranslated(text, root, kinds)):
+        faults.append(Fault(0, f"{reason}; or {_DERIVE}"))
     return _in_order(faults)
 
 

@@ -114,8 +114,8 @@ def _column(name: str, before: Column, after: Column, event_time: str) -> Iterat
         paths = ".".join(before.path(name)), ".".join(after.path(name))
         reason = (
             "Bronze keeps what was read from the other field before, beside what is read from "
-            "now on: keys and measures over it mix both, in windows that are open and in "
-            "closed ones that late rows touch"
+            "now on: keys, measures and `where` over it mix both, in windows that are open and "
+            "in closed ones that late rows touch"
         )
         yield Difference(INGEST, f"{what}.field", *paths, ChangeVerdict.TO_ACCEPT, reason)
     if before.nullable != after.nullable:
@@ -137,9 +137,9 @@ def _derived(old: Source, new: Source) -> Iterator[Difference]:
             yield Difference(INGEST, what, str(before), "none", ChangeVerdict.SAFE, reason)
         elif before is None or after is None or not same_expression(before, after):
             reason = (
-                "Bronze keeps what was derived before, beside what is derived from now on: keys "
-                "and measures over it mix both meanings, in windows that are open and in closed "
-                "ones that late rows touch"
+                "Bronze keeps what was derived before, beside what is derived from now on: keys, "
+                "measures and `where` over it mix both meanings, in windows that are open and in "
+                "closed ones that late rows touch"
             )
             verdict = ChangeVerdict.TO_ACCEPT
             yield Difference(INGEST, what, before or "none", after or "none", verdict, reason)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.pipeline.model import Pipeline, WindowTable
+from tidemark.pipeline.model import COUNTED, Pipeline, WindowTable
 from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import (
@@ -134,7 +134,7 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     its expression. The length of its windows stands in any row. What nothing tells (the slide,
     the output mode) is taken to be as the pipeline's file has it.
     """
-    columns = list(_keys_and_measures(gold))
+    columns, where = _keys_and_measures(gold)
     types = column_types(gold)
     measures = tuple(
         MeasureColumn(name=name, expression=sql, type=types[name])
@@ -151,6 +151,7 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
             **window,
             "group_by": tuple(key.name for key in keys),
             "measures": {measure.name: measure.expression for measure in measures},
+            "where": where,
         }
     )
     tables = {**asked.pipeline.tables, asked.query: started}
@@ -158,12 +159,14 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     return asked.model_copy(update={"keys": keys, "measures": measures, "pipeline": pipeline})
 
 
-def _keys_and_measures(gold: DeltaTable) -> Iterator[tuple[str, str | None]]:
-    """Each with its comment, in the order of the columns."""
+def _keys_and_measures(gold: DeltaTable) -> tuple[list[tuple[str, str | None]], str | None]:
+    """Each with its comment, in the order of the columns; and which rows count (`Table.where`)."""
     fields = json.loads(gold.schema().to_json())["fields"]
-    names = [field["name"] for field in fields]
-    for field in fields[names.index(_BEFORE_KEYS) + 1 : names.index(_AFTER_MEASURES)]:
-        yield field["name"], field["metadata"].get("comment")
+    columns = [(field["name"], field["metadata"].get("comment")) for field in fields]
+    names = [name for name, _ in columns]
+    first, last = names.index(_BEFORE_KEYS) + 1, names.index(_AFTER_MEASURES)
+    said = columns[last][1] or ""
+    return columns[first:last], said.removeprefix(COUNTED) if said.startswith(COUNTED) else None
 
 
 def _length(gold: DeltaTable) -> Mapping[str, timedelta]:

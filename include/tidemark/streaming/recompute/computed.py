@@ -29,7 +29,7 @@ from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.expression_errors import said_of_expression
-from tidemark.streaming.inputs import Inputs, input_at, others_at
+from tidemark.streaming.inputs import Inputs, counting, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
 from tidemark.streaming.recompute.widening import widened
@@ -172,8 +172,8 @@ def _inputs(
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
     beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
-    wide = widened(session, rows, run.pipeline)
-    return {BRONZE: with_all_columns(session, wide, run.pipeline), **beside}
+    wide = with_all_columns(session, widened(session, rows, run.pipeline), run.pipeline)
+    return {BRONZE: counting(wide, operator.table.where), **beside}
 
 
 def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:

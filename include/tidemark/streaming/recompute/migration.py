@@ -196,7 +196,7 @@ def plan_migration(
     computed = caught_up(spark, run, operator, frozen, before)
     operator = reading_at(operator, run, computed.others)
     aggregated = plan_columns(spark, run.pipeline).aggregated[name]
-    schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
+    schema_json = gold_schema(aggregated, operator.table.comments).json()
     schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
     to = NextGold(schema, operator, state.close_ms, frozen, run.run_id)
     former = _former(rows_before(run, name, found, change), change.predecessors, schema)

@@ -18,7 +18,7 @@ from tidemark.runs.run import TableRun
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import Inputs, input_at, others_at, with_event_time
+from tidemark.streaming.inputs import Inputs, counting, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
@@ -38,9 +38,9 @@ def windows_by_bronze(
     the query, are computed one by one.
     """
     pipeline, operator = table.pipeline, table.reading(at)
-    rows = input_at(spark, table.bronze, pipeline, bronze.version)
+    rows = input_at(spark, table.bronze, pipeline, bronze.version).where(bronze.condition)
     inputs = {
-        BRONZE: with_all_columns(spark, rows.where(bronze.condition), pipeline),
+        BRONZE: counting(with_all_columns(spark, rows, pipeline), operator.table.where),
         **others_at(spark, operator, table.warehouse, pipeline, at),
     }
     held = table.bronze.at_version(bronze.version)

@@ -58,6 +58,12 @@ class Aggregate:
     def name(self) -> str:
         return self.table.name
 
+    @property
+    def where(self) -> str | None:
+        """Which rows its query takes; of what only moves the watermark, all."""
+        table = self.table.operator.table
+        return None if table.recomputes else table.where
+
     @cached_property
     def excluded(self) -> pa.Table:
         """The windows that the query leaves out, as they were when this was first asked."""
@@ -71,7 +77,8 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
     if isinstance(streamed, StreamedJoins):
         inputs: Inputs = _both_sides(spark, plan, streamed)
     else:
-        inputs = {BRONZE: input_stream(spark, plan.table.bronze, plan.table.pipeline, plan.since)}
+        bronze, pipeline = plan.table.bronze, plan.table.pipeline
+        inputs = {BRONZE: input_stream(spark, bronze, pipeline, plan.since, plan.where)}
     emitted = event_times(inputs) if plan.table.operator.table.recomputes else streamed.plan(inputs)
     writer = emitted.writeStream
     writer = writer.outputMode(plan.table.operator.table.output_mode)
@@ -120,7 +127,8 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
         # Of what is only followed, the event time is all that is read.
         known = [] if plan.table.operator.table.recomputes else [one.name for one in bronze.fields]
         since = None if plan.since is None else plan.since - plan.table.operator.needed_before(name)
-        found[name] = clocked_stream(spark, clock, needed(known), since)
+        where = plan.where if name == BRONZE else None
+        found[name] = clocked_stream(spark, clock, needed(known), since, where)
     return found
 
 

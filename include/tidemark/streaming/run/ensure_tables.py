@@ -42,7 +42,7 @@ def ensure_tables(spark: SparkSession, run: Run) -> dict[str, TableRun]:
 
 def _ensure_gold(run: Run, name: str, aggregated: StructType) -> TableRun:
     model = run.pipeline.tables[name]
-    schema = gold_schema(aggregated, dict(model.measures)).json()
+    schema = gold_schema(aggregated, model.comments).json()
     ensure_table(run.warehouse.gold(name), gold_spec(model, schema))
     table = run.table(name)
     spec = changes_spec(run.pipeline, name, changes_schema(aggregated).json())

@@ -26,7 +26,7 @@ from tidemark.operators.repaired import FAILED
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.streaming.inputs import input_at, others_at
+from tidemark.streaming.inputs import counting, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.aggregate import Aggregate
 from tidemark.streaming.run.recomputed_singly import failing_among, verdict_rows
@@ -50,8 +50,9 @@ def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
     candidates = other_rows(
         touched, excluded_windows(changes, operator, plan.table.generation), operator
     )
+    bronze = input_at(spark, plan.table.bronze, plan.table.pipeline, batch.last)
     inputs = {
-        BRONZE: input_at(spark, plan.table.bronze, plan.table.pipeline, batch.last),
+        BRONZE: counting(bronze, operator.table.where),
         **others_at(spark, operator, plan.table.warehouse, plan.table.pipeline, at),
     }
     streamed = streamed_operator(operator, exact=False)

@@ -36,7 +36,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.runs.run import TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.streaming.inputs import Inputs, input_at, others_at
+from tidemark.streaming.inputs import Inputs, counting, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 
@@ -168,7 +168,7 @@ def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
     table = plan.table
     bronze = input_at(spark, table.bronze, table.pipeline, plan.bronze_version)
     others = others_at(spark, plan.operator, table.warehouse, table.pipeline, plan.others)
-    return {BRONZE: bronze, **others}
+    return {BRONZE: counting(bronze, plan.operator.table.where), **others}
 
 
 def _append_differing(
