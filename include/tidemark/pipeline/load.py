@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.pipeline.expressions.sql import in_full
 from tidemark.pipeline.fold_rules import fold_code_of, with_fold_code
 from tidemark.pipeline.join_rules import FindPartner, NoPartner, joins_of
 from tidemark.pipeline.model import Pipeline
@@ -167,7 +168,15 @@ def _checked(document: Document, name: str, find: FindPartner, folder: Path | No
         known = {
             other: one.as_partner() for other, one in partners.items() if isinstance(one, Pipeline)
         }
-        return with_fold_code(pipeline.model_copy(update={"partners": known}), code)
+        # Whatever comes after it has measures over columns alone.
+        tables = {
+            table_name: table.model_copy(update={"measures": in_full(table.measures)})
+            if table.measures
+            else table
+            for table_name, table in pipeline.tables.items()
+        }
+        found = pipeline.model_copy(update={"partners": known, "tables": tables})
+        return with_fold_code(found, code)
     except ValidationError as error:  # pragma: no cover - structural_problems saw none
         raise AssertionError(f"{document.file} changed between two checks") from error
 

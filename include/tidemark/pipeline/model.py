@@ -722,7 +722,9 @@ class Table(_Model, ABC):
         default=(), description="Columns or derived names; null is a key like any other"
     )
     measures: dict[ColumnName, Expression] = Field(
-        default_factory=dict, description="Aggregates by name: count(*), sum(bytes) …"
+        default_factory=dict,
+        description="Aggregates by name: count(*), sum(bytes) …; outside of an aggregate a name is "
+        "the measure above that has it: share: errors / requests",
     )
     output_mode: Literal["update", "append", "complete"] = Field(
         default="update",

@@ -23,8 +23,9 @@ from tidemark.pipeline.expressions.regular_expressions import why_refused
 from tidemark.pipeline.expressions.sql import (
     check_condition,
     check_derived,
-    check_measure,
+    check_measures,
     check_where,
+    in_full,
     names_read,
 )
 from tidemark.pipeline.fold_rules import find_broken_folds, in_use
@@ -237,10 +238,14 @@ def _table(
         if not isinstance(other, str) or not isinstance(partner, Pipeline):
             # What its measures may name is not known.
             return
+        measured = joined_scope(scope, other, scope_of(partner))
+    problems = list(_measures(document, (*path, "measures"), table, keys, measured))
+    yield from problems
+    if not problems:
+        table = {**table, "measures": in_full(section(table, "measures"))}
+    if isinstance(partner, Pipeline):
         theirs = scope_of(partner)
-        measured = joined_scope(scope, other, theirs)
-        yield from _nested(document, (*path, "measures"), table, scope, other, theirs)
-    yield from _measures(document, (*path, "measures"), table, keys, measured)
+        yield from _nested(document, (*path, "measures"), table, scope, str(other), theirs)
     yield from find_broken_folds(document, path, table, keys, scope)
     for number, name in enumerate(section(table, "fold").get("order_by") or ()):
         if isinstance(name, str):
@@ -318,14 +323,17 @@ def _measures(
     document: Document, path: KeyPath, table: Section, keys: list[str], scope: Scope
 ) -> Iterator[Problem]:
     taken = {names.folded(key): f"the key `{key}`" for key in keys}
-    for name, expression in section(table, "measures").items():
+    written = section(section(section(document.content, "tables"), str(path[-2])), "measures")
+    good = section(table, "measures")
+    faults = check_measures({str(name): good.get(name, "") for name in written}, scope)
+    for name, expression in good.items():
         if names.folded(name) in names.COLUMNS_IN_USE:
             yield document.problem((*path, name), in_use(), value=name, at_key=True)
         if other := taken.get(names.folded(name)):
             message = f"has the same name as {other}"
             yield document.problem((*path, name), message, value=name, at_key=True)
         taken[names.folded(name)] = f"the measure `{name}`"
-        for fault in check_measure(expression, scope):
+        for fault in faults[name]:
             yield _fault(document, (*path, name), expression, fault)
 
 

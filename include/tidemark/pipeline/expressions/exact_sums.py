@@ -25,29 +25,31 @@ def exact_sums(text: str, is_long: Callable[[str], bool]) -> str:
     tokens = tokenize(with_escaped_quotes(text), read=DIALECT)
     # From the last one: what stands before it keeps its place.
     for at in reversed(range(len(tokens) - 1)):
-        called = tokens[at].token_type == TokenType.VAR and _opens(tokens, at + 1)
+        called = tokens[at].token_type == TokenType.VAR and opens(tokens, at + 1)
         cast = _CASTS.get(tokens[at].text.lower())
         if not called or cast is None:
             continue
-        close = end = _closing(tokens, at + 1)
+        close = end = closing(tokens, at + 1)
         first = at + 2 + (tokens[at + 2].token_type in (TokenType.DISTINCT, TokenType.ALL))
         start, stop = tokens[first].start, tokens[close].start
         summed = text[start:stop]
         if not is_long(summed):
             continue
-        if _opens(tokens, close + 2) and tokens[close + 1].token_type == TokenType.FILTER:
-            end = _closing(tokens, close + 2)
+        if opens(tokens, close + 2) and tokens[close + 1].token_type == TokenType.FILTER:
+            end = closing(tokens, close + 2)
         call, rest = text[tokens[at + 1].start : start], text[stop : tokens[end].end + 1]
         added = f"sum{call}cast({summed} as decimal(38, 0)){rest}"
         text = f"{text[: tokens[at].start]}{cast}({added} as bigint){text[tokens[end].end + 1 :]}"
     return text
 
 
-def _opens(tokens: Sequence[Token], at: int) -> bool:
+def opens(tokens: Sequence[Token], at: int) -> bool:
+    """Does a bracket open here?"""
     return at < len(tokens) and tokens[at].token_type == TokenType.L_PAREN
 
 
-def _closing(tokens: Sequence[Token], opening: int) -> int:
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """Where the bracket that opens here closes, in a checked expression."""
     depth = 0
     for at in range(opening, len(tokens)):
         kind = tokens[at].token_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -108,8 +108,9 @@ def clock_faults(root: exp.Expr) -> Iterator[Fault]:
             yield Fault(offset_of(node), f"'{node.name}' cannot be used: {CLOCK}")
 
 
-def column_faults(root: exp.Expr, scope: Scope) -> Iterator[Fault]:
-    """Names that are no columns; the columns that are known get their types."""
+def column_faults(root: exp.Expr, scope: Scope, measures: Iterable[str] = ()) -> Iterator[Fault]:
+    """Names that are no columns; the columns that are known get their types. One of these measures
+    may have been meant."""
     for star in root.find_all(exp.Star):
         if not isinstance(star.parent, exp.Count):
             yield Fault(0, "has `*`, which stands only in count(*)")
@@ -123,7 +124,7 @@ def column_faults(root: exp.Expr, scope: Scope) -> Iterator[Fault]:
             message = f"`{parts[0].name}` is not a column; known: {listed(names)}"
             reason = REFUSED.get(parts[0].name.lower())
             message = f"{parts[0].name} cannot be used: {reason}" if reason else message
-            near = None if reason else nearest(parts[0].name, names)
+            near = None if reason else nearest(parts[0].name, [*measures, *names])
             yield Fault(offset_of(column), message, near)
             continue
         found = _field(known.type, [part.name for part in parts[1:]])

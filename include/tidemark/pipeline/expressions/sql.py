@@ -1,7 +1,7 @@
 """Spark SQL expressions of a pipeline file, checked at load time without Spark.
 
 `check_derived` is for expressions over one row, `check_condition` for conditions on one,
-`check_measure` for aggregates of a window, `check_row` for conditions on a row of gold,
+`check_measures` for aggregates of a window, `check_row` for conditions on a row of gold,
 `check_where` on one of bronze. All read the text with sqlglot's Spark dialect and return every
 fault with its offset. What they accept, Spark's analyzer accepts; a test compares the two.
 """
@@ -9,8 +9,10 @@ fault with its offset. What they accept, Spark's analyzer accepts; a test compar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp, tokenize
 from sqlglot import parse as parse_sql
@@ -19,6 +21,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidemark.pipeline.expressions.arguments import argument_faults
+from tidemark.pipeline.expressions.exact_sums import closing, opens
 from tidemark.pipeline.expressions.functions import spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
 from tidemark.pipeline.expressions.kept_types import kept_type_faults
@@ -37,6 +40,7 @@ from tidemark.pipeline.expressions.names import (
 from tidemark.pipeline.expressions.patterns import literal_patterns, pattern_faults
 from tidemark.pipeline.expressions.sizes import size_faults
 from tidemark.pipeline.expressions.types import BOOLEAN, kind_of, type_faults
+from tidemark.pipeline.names import folded
 
 # Parsing takes time by tokens and stack by brackets; the Dag processor has not much of either.
 LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
@@ -89,19 +93,131 @@ def _aggregates(root: exp.Expr, why: str) -> list[Fault]:
 
 
 def check_measure(text: str, scope: Scope) -> list[Fault]:
-    """The faults of a window's aggregate."""
-    return _or_backticks(text, scope, _of_measure)
+    """The faults of a window's aggregate that names no other measure."""
+    return check_measures({"": text}, scope)[""]
 
 
-def _of_measure(text: str, scope: Scope) -> list[Fault]:
-    root, faults = _read(text, scope)
-    if root is None:
-        return faults
+def check_measures(measures: Mapping[str, str], scope: Scope) -> dict[str, list[Fault]]:
+    """The faults of a table's measures, by their names. An empty one is wrong by itself: what names
+    it is not judged, nor what names one that has a fault."""
+    names = frozenset(map(folded, measures))
+    above: dict[str, str] = {}
+    found: dict[str, list[Fault]] = {}
+    for name, text in measures.items():
+        check = partial(_of_measure, above=above, names=names)
+        found[name] = _or_backticks(text, scope, check) if text else []
+        full = "" if found[name] else _in_full(text, _named_above(text, above))
+        above[folded(name)] = _operand(full)
+    return found
+
+
+def in_full(measures: Mapping[str, str]) -> dict[str, str]:
+    """A table's measures, which were checked, as aggregates over columns alone: each that names
+    measures above it has them written out. Within an aggregate a name is a column; outside of one,
+    where no column can stand, it is a measure."""
+    above: dict[str, str] = {}
+    full: dict[str, str] = {}
+    for name, text in measures.items():
+        full[name] = _in_full(text, _named_above(text, above))
+        above[folded(name)] = _operand(full[name])
+    return full
+
+
+def _of_measure(
+    text: str, scope: Scope, above: Mapping[str, str], names: frozenset[str]
+) -> list[Fault]:
+    if faults := list(_misnamed_faults(text, scope, above, names)):
+        return _in_order(faults)
+    named = _named_above(text, above)
+    if not all(one.says for one in named):
+        return []
+    if named and len(text) + sum(len(one.says) for one in named) > LONGEST:
+        message = f"is too long with the measures that it names: at most {LONGEST:,} characters"
+        return [Fault(0, message)]
+    root, faults = _read(_in_full(text, named), scope, above)
     # A function that is unknown may be meant as an aggregate: one fault is enough.
-    if not faults:
+    if root is not None and not faults:
         faults += _aggregation_faults(root)
-    faults += _unkept(root, faults)
-    return _in_order(faults)
+    faults += [] if root is None else _unkept(root, faults)
+    return _in_order([replace(one, offset=_written_at(one.offset, named)) for one in faults])
+
+
+@dataclass(frozen=True)
+class _NamedMeasure:
+    """Where an expression names a measure above it, and what stands there in full; that is empty
+    where the measure cannot be told."""
+
+    start: int
+    end: int
+    says: str
+
+
+def _named_above(text: str, above: Mapping[str, str]) -> list[_NamedMeasure]:
+    found: dict[int, _NamedMeasure] = {}
+    for column in _columns_among(text, above):
+        place = column.this.meta
+        known = len(column.parts) == 1 and folded(column.name) in above and "start" in place
+        if known and not _inside(column, _is_aggregate_or_its_filter):
+            says = above[folded(column.name)]
+            found[place["start"]] = _NamedMeasure(place["start"], place["end"] + 1, says)
+    return [found[start] for start in sorted(found)]
+
+
+def _in_full(text: str, named: list[_NamedMeasure]) -> str:
+    """An expression with what it names; empty where one of these is."""
+    if not all(one.says for one in named):
+        return ""
+    for one in reversed(named):
+        text = f"{text[: one.start]}{one.says}{text[one.end :]}"
+    return text
+
+
+def _operand(text: str) -> str:
+    """A checked expression as a part of another."""
+    tokens = tokenize(with_escaped_quotes(text), read=DIALECT)
+    if not tokens:
+        return ""
+    # A comment at its end would go on over what follows.
+    text = text[: tokens[-1].end + 1]
+    is_call = tokens[0].token_type == TokenType.VAR and opens(tokens, 1)
+    return text if is_call and closing(tokens, 1) == len(tokens) - 1 else f"({text})"
+
+
+def _written_at(offset: int, named: list[_NamedMeasure]) -> int:
+    """Where in an expression stands what is found in its full text."""
+    for one in named:
+        if offset < one.start + len(one.says):
+            return min(offset, one.start)
+        offset -= len(one.says) - (one.end - one.start)
+    return offset
+
+
+def _misnamed_faults(
+    text: str, scope: Scope, above: Mapping[str, str], names: frozenset[str]
+) -> Iterator[Fault]:
+    """Names of measures where none can be meant."""
+    for column in _columns_among(text, names):
+        name = column.parts[0].name
+        if known_name(name, scope) or folded(name) not in names:
+            continue
+        if _inside(column, _is_aggregate_or_its_filter):
+            message = "is a measure; an aggregate is over columns, not over others"
+        elif folded(name) not in above:
+            message = "is no measure above this one, and only these can be named"
+        elif len(column.parts) > 1:
+            message = "is a measure, which is named without its fields"
+        else:
+            continue
+        yield Fault(offset_of(column), f"`{name}` {message}")
+
+
+def _columns_among(text: str, names: Container[str]) -> list[exp.Column]:
+    """The columns of an expression, where one of these names stands in it at all."""
+    with suppress(TokenError):
+        if any(folded(token.text) in names for token in tokenize(text, read=DIALECT)):
+            root = _parse(text)[1]
+            return list(root.find_all(exp.Column)) if root is not None else []
+    return []
 
 
 def check_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
@@ -239,14 +355,16 @@ def _in_backticks(offset: int, word: str) -> Fault:
     return Fault(offset, f"`{word}` is a word of SQL; write the column in backticks: ``{word}``")
 
 
-def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
+def _read(
+    text: str, scope: Scope, measures: Iterable[str] = ()
+) -> tuple[exp.Expr | None, list[Fault]]:
     """The expression with its types, and the faults that rows and windows have in common."""
     tokens, root, fault = _parse(text)
     if root is None:
         return None, [fault or Fault(0, "is empty")]
     if found := _not_an_expression(root):
         return None, [found]
-    faults = [*function_faults(tokens), *clock_faults(root), *column_faults(root, scope)]
+    faults = [*function_faults(tokens), *clock_faults(root), *column_faults(root, scope, measures)]
     if not faults:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
