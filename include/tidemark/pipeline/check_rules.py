@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+from pydantic import ValidationError
+
+from tidemark.pipeline.checks import Gaps
+from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expectations import expectation_faults
 from tidemark.pipeline.expressions.kinds import Kind, kind_of_name
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_types
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.names import folded
-from tidemark.pipeline.problems import Problem
-from tidemark.pipeline.sections import Section, section
+from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.sections import Section, duration, section
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
 # Columns that gold has in every pipeline.
@@ -40,6 +46,8 @@ def find_broken_checks(
             place = (*path, "checks", number, kind)
             if isinstance(asked, str) and asked:
                 yield from _row(document, place, asked, gold, kinds)
+            elif isinstance(asked, dict) and "gaps" in asked:
+                yield from _gaps(document, (*place, "gaps"), table, section(asked, "gaps"))
             elif isinstance(asked, dict) and len(asked) == 1:
                 yield from _expectation(document, place, asked, kinds)
         where = check.get("where") if isinstance(check, dict) else None
@@ -95,3 +103,32 @@ def _expectation(
         else:
             place = (*path, name, fault.argument)
             yield document.problem(place, fault.message, nearest=fault.nearest, at_key=True)
+
+
+def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> Iterator[Problem]:
+    """What gaps say together with the table's windows and keys."""
+    window, keys = section(table, "window"), list(table.get("group_by") or ())
+    if "fold" in table or not {*window} <= {"length", "slide"}:
+        message = "is for tables over windows of a fixed length: it is known when these should be"
+        yield document.problem(path, message, at_key=True)
+        return
+    slide = duration(window, "slide") or duration(window, "length")
+    every, since = duration(asked, "every"), None
+    # A value that is none is told already.
+    with suppress(ValidationError):
+        since = Gaps.model_validate({"every": "1 day", "since": asked.get("since")}).since
+    if slide and every and every % slide:
+        message = f"is no multiple of {duration_text(slide)}, in which the table's windows begin"
+        yield document.problem((*path, "every"), message, value=str(asked["every"]))
+    if slide and since and (since - instant_of(0)) % slide:
+        message = f"is no begin of a window: they begin every {duration_text(slide)}, from 1970 on"
+        yield document.problem((*path, "since"), message, value=f"{since:%Y-%m-%dT%H:%M:%SZ}")
+    by = asked.get("by")
+    named = [name for name in by if isinstance(name, str)] if isinstance(by, list) else []
+    for number, name in enumerate(named):
+        if name not in keys:
+            message = f"is no key of the table; keys: {', '.join(keys) or 'none'}"
+            near = nearest(name, keys)
+            yield document.problem((*path, "by", number), message, value=name, nearest=near)
+        elif name in named[:number]:
+            yield document.problem((*path, "by", number), "stands twice", value=name)

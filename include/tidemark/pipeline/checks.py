@@ -5,46 +5,20 @@ Each model checks its value by itself; names and types are checked in `check_rul
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tidemark.pipeline.durations import PositiveDuration
+from tidemark.pipeline.instants import utc_instant
 
 Severity = Literal["fail", "warn"]
 _ALLOWED = (
-    "an expression per row, as in `impressions > 0`, or one expectation with its arguments, as in "
-    "`{ExpectColumnMaxToBeBetween: {column: impressions, max_value: 100000}}`"
+    "an expression per row, as in `impressions > 0`, one expectation with its arguments, as in "
+    "`{ExpectColumnMaxToBeBetween: {column: impressions, max_value: 100000}}`, or "
+    "`{gaps: {every: 1 hour}}`"
 )
-
-
-def _row_or_expectation(value: object) -> object:
-    if isinstance(value, str) and value.strip():
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, arguments),) = value.items()
-        if isinstance(name, str) and isinstance(arguments, dict):
-            return value
-    raise ValueError(f"should be {_ALLOWED}")
-
-
-_JSON_SCHEMA = {
-    "description": _ALLOWED,
-    "anyOf": [
-        {"type": "string", "minLength": 1},
-        {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "additionalProperties": {"type": "object"},
-        },
-    ],
-}
-RowOrExpectation = Annotated[
-    str | dict[str, dict[str, Any]],
-    BeforeValidator(_row_or_expectation),
-    WithJsonSchema(_JSON_SCHEMA),
-]
 
 
 class _CheckModel(BaseModel):
@@ -56,12 +30,67 @@ class _CheckModel(BaseModel):
         return self
 
 
+def _instant(value: object) -> object:
+    # YAML has a type of its own for a time without quotes.
+    value = value.isoformat() if isinstance(value, date) else value
+    return utc_instant(value) if isinstance(value, str) else value
+
+
+_Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=str)]
+
+
+class Gaps(_CheckModel):
+    """In which closed stretches of time gold has no row."""
+
+    every: PositiveDuration = Field(
+        description="How long a stretch is: the windows' slide, or a multiple"
+    )
+    since: _Instant | None = Field(
+        default=None,
+        description="Where the first one begins: 2026-07-01T00:00:00Z. Without it, with the first "
+        "window that gold has",
+    )
+    by: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Keys of the table: each combination that gold has needs a row in each stretch",
+    )
+
+
+class TableRule(_CheckModel):
+    """One rule about a whole table."""
+
+    gaps: Gaps
+
+
+def _row_or_rule(value: object) -> object:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, arguments),) = value.items()
+        if name in TableRule.model_fields:
+            return TableRule.model_validate(value)
+        if isinstance(name, str) and isinstance(arguments, dict):
+            return value
+    raise ValueError(f"should be {_ALLOWED}")
+
+
+RowOrRule = Annotated[
+    str | TableRule | dict[str, dict[str, Any]],
+    BeforeValidator(
+        _row_or_rule,
+        json_schema_input_type=Annotated[str, Field(min_length=1)]
+        | TableRule
+        | Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)],
+    ),
+]
+
+
 class Check(_CheckModel):
     """A check of a table's changed rows: `fail` keeps the run from being published, `warn` does
     not. With `where` it looks at no other rows than those for which that is true."""
 
-    fail: RowOrExpectation | None = None
-    warn: RowOrExpectation | None = None
+    fail: RowOrRule | None = Field(default=None, description=_ALLOWED)
+    warn: RowOrRule | None = Field(default=None, description=_ALLOWED)
     where: str | None = Field(
         default=None, min_length=1, description="Which rows are looked at, as in `rows > 10`"
     )
@@ -71,11 +100,11 @@ class Check(_CheckModel):
         return "warn" if self.fail is None else "fail"
 
     @property
-    def asked(self) -> str | dict[str, dict[str, Any]]:
-        """A condition on each row, or one expectation with its arguments."""
+    def asked(self) -> str | Gaps | dict[str, dict[str, Any]]:
+        """A condition on each row, a rule, or one expectation with its arguments."""
         asked = self.warn if self.fail is None else self.fail
         assert asked is not None
-        return asked
+        return asked.gaps if isinstance(asked, TableRule) else asked
 
     @model_validator(mode="after")
     def _one(self) -> Self:

@@ -789,7 +789,7 @@ class Table(_Model, ABC):
     @property
     def names_expectations(self) -> bool:
         """Do its checks need Great Expectations?"""
-        return any(not isinstance(check.asked, str) for check in self.checks)
+        return any(isinstance(check.asked, dict) for check in self.checks)
 
 
 class WindowTable(Table):

@@ -70,7 +70,7 @@ class TableExpectations:
 def judge_expectations(rows: PlannedRows) -> Iterator[TableExpectations]:
     """Judge a table's expectations, where it has any and gets rows: an aggregate of nothing would
     fail where windows only go."""
-    checks = [check for check in rows.table.checks if not isinstance(check.asked, str)]
+    checks = [check for check in rows.table.checks if isinstance(check.asked, dict)]
     if not checks or not rows.count(f"SELECT count(*) FROM {ROWS}"):
         return
     judged = list(_each(rows, checks))
@@ -114,12 +114,12 @@ class _Asked:
 
     @cached_property
     def name(self) -> str:
-        assert not isinstance(self.check.asked, str)
+        assert isinstance(self.check.asked, dict)
         return next(iter(self.check.asked))
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
-        assert not isinstance(self.check.asked, str)
+        assert isinstance(self.check.asked, dict)
         return self.check.asked[self.name]
 
     @cached_property

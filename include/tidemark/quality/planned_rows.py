@@ -39,6 +39,10 @@ class TablePublish:
         """Gold's columns."""
         return schema_of(self.gold)
 
+    @property
+    def kept(self) -> DeltaTable:
+        return self.gold
+
     def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """The tables `before` and `written` of `windows_to_write`."""
         return windows_to_write(self.gold, self.changes, self.operator, self.plan, self.run_id)
@@ -59,6 +63,10 @@ class WholePublish(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
+    @property
+    def kept(self) -> DeltaTable | None:
+        """Gold, whose rows stay where none is written; None where what is written is all of it."""
+
     def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]: ...
 
 
@@ -75,6 +83,7 @@ class PlannedRows:
     plan: PublishPlan
     schema: pa.Schema
     connection: duckdb.DuckDBPyConnection
+    kept: DeltaTable | None = None
 
     @property
     def table(self) -> Table:
@@ -125,7 +134,8 @@ class PlannedRows:
 def planned_rows(asked: WholePublish) -> Iterator[PlannedRows]:
     """The rows of one table, until the block ends."""
     with asked.windows() as connection:
-        rows = PlannedRows(asked.name, asked.operator, asked.plan, asked.schema, connection)
+        planned = asked.name, asked.operator, asked.plan, asked.schema
+        rows = PlannedRows(*planned, connection, asked.kept)
         connection.execute(
             f"CREATE TEMP VIEW {ROWS} AS SELECT {rows.columns} FROM written WHERE NOT _gone"
         )

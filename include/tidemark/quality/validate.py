@@ -15,6 +15,7 @@ from tidemark.quality.built_in import judge_ledger, judge_table
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.data_docs import write_docs
 from tidemark.quality.expectations import TableExpectations, judge_expectations
+from tidemark.quality.gaps import judge_gaps
 from tidemark.quality.planned_rows import TablePublish, WholePublish, planned_rows
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.source_checks import judge_source
@@ -74,7 +75,7 @@ def judge_tables(pipeline: str, tables: Iterable[WholePublish], settings: Settin
     expected: list[TableExpectations] = []
     for table in tables:
         with planned_rows(table) as rows:
-            verdicts += [*judge_table(rows), *judge_conditions(rows)]
+            verdicts += [*judge_table(rows), *judge_conditions(rows), *judge_gaps(rows)]
             expected += judge_expectations(rows)
     if verdicts:
         verdicts.append(judge_ledger(Warehouse.of(pipeline, settings).ledger, pipeline))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tidemark.pipeline.checks import Check, Severity
+from tidemark.pipeline.checks import Check, Gaps, Severity
+from tidemark.pipeline.durations import duration_text
 from tidemark.storage.result_file import Facts, RunError
 
 # Of bad rows, as evidence: never more, and no value is longer.
@@ -67,6 +68,10 @@ def check_name(check: Check) -> str:
     asked, where = check.asked, f" where {check.where}" if check.where else ""
     if isinstance(asked, str):
         return f"{asked}{where}"
+    if isinstance(asked, Gaps):
+        since = f" since {asked.since:%Y-%m-%dT%H:%M:%SZ}" if asked.since else ""
+        by = f" by {', '.join(asked.by)}" if asked.by else ""
+        return f"gaps every {duration_text(asked.every)}{since}{by}{where}"
     ((name, arguments),) = asked.items()
     arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     return f"{name}({arguments_text}){where}"
