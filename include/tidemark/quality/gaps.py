@@ -19,6 +19,7 @@ from tidemark.pipeline.model import WindowTable
 from tidemark.quality.conditions import kinds_of, where_of
 from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, check_name, short
+from tidemark.storage.arrow_kinds import kinds_of
 from tidemark.storage.delta.dataset import dataset_of
 
 # So many of a check stand in memory.
