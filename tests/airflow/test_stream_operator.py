@@ -40,7 +40,7 @@ SUCCEEDED: dict[str, Any] = {
     "held": True,
     "started_at": "2026-11-21T10:00:01Z",
     "ended_at": "2026-11-21T10:00:09Z",
-    "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
+    "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}, "counted": {}},
     "seconds": {"session": 3.0},
     "tables": {
         "page_1h": {
@@ -172,7 +172,7 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
     submit.plan(SUCCEEDED)
     assert submit.run() == {
         "result": str(submit.result_file),
-        "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
+        "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}, "counted": {}},
         "took_over": None,
         "tables": {
             "page_1h": {

@@ -16,7 +16,7 @@ from tidemark.pipeline.checks import Check, Gaps
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import epoch_us, instant_of
 from tidemark.pipeline.model import WindowTable
-from tidemark.quality.conditions import kinds_of, where_of
+from tidemark.quality.conditions import where_of
 from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, check_name, short
 from tidemark.storage.arrow_kinds import kinds_of
