@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 second = pytest.mark.second
-# No optimizer knows of a row for which the last ones hold: what knows that would read none.
-CONDITIONS = ("amount > 0", "amount is null", "key <> 'a' and key = 'a'")
+# The optimizer knows that the second one holds for no row.
+CONDITIONS = ("amount > 0", "amount is null")
 MODES: dict[str, dict[str, Any]] = {
     "update": {"output_mode": "update"},
     "append": {"output_mode": "append"},
@@ -31,12 +31,12 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-def tables() -> dict[str, Any]:
+def tables(*conditions: str) -> dict[str, Any]:
     """A table of each mode for each condition, and one for which each row counts."""
     found = {
         f"{mode}_{number}": {**WINDOW, **of_mode, "where": where}
         for mode, of_mode in MODES.items()
-        for number, where in enumerate(CONDITIONS)
+        for number, where in enumerate(conditions or CONDITIONS)
     }
     return {"every": {**WINDOW, "output_mode": "append"}, **found}
 
@@ -66,12 +66,12 @@ def test_a_batch_of_rows_that_do_not_count_closes_windows_in_each_mode(
     place = place_with(tmp_path, tables())
     place.land("1.json", [event(10, 1, "a", 5), event(10, 2, "a", -1), event(10, 12, "b", 3)])
     succeed(spark, place, "first")
-    assert closed_to(place, "every") == 0
+    before = closed_to(place, "every")
     # None of these counts for any table with a condition.
     place.land("2.json", [event(10, 40, "c", -3), event(10, 41, "c", 0)])
     succeed(spark, place, "second")
     reached = closed_to(place, "every")
-    assert reached > 0
+    assert reached > before
     for table in place.pipeline.tables:
         assert closed_to(place, table) == reached, table
         if table.endswith("_0"):
@@ -93,7 +93,7 @@ def test_a_batch_of_rows_that_do_not_count_closes_windows_in_each_mode(
     told = {table: account for table, kind, _, account in report.totals if kind == "stream"}
     assert told["update_0"] == "2 assigned, 0 late; 3 rows do not count"
     assert told["every"] == "5 assigned, 0 late"
-    expected = {"every": (5, None), "0": (2, 3), "1": (0, 5), "2": (0, 5)}
+    expected = {"every": (5, None), "0": (2, 3), "1": (0, 5)}
     assert found == [
         (table, *expected[table.rpartition("_")[2]]) for table in sorted(place.pipeline.tables)
     ]
@@ -103,7 +103,7 @@ def test_a_batch_of_rows_that_do_not_count_closes_windows_in_each_mode(
 def test_a_late_row_that_does_not_count_touches_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    place = place_with(tmp_path, tables())
+    place = place_with(tmp_path, tables(CONDITIONS[0]))
     place.land("1.json", [event(10, 1, "a", 5), event(10, 45, "b", 3)])
     succeed(spark, place, "first")
     before = {name: counted(place, name) for name in place.pipeline.tables}
@@ -118,7 +118,6 @@ def test_a_late_row_that_does_not_count_touches_nothing(
     place.land("3.json", [event(10, 3, "a", 2)])
     result = succeed(spark, place, "late again")
     assert result.tables["update_0"].late.rows == 1
-    assert result.tables["update_1"].late.rows == 0
     assert (0, "a", 2, 7, 2) in counted(place, "append_0")
     assert audit(spark, place).outcome == "equal"
 
@@ -225,13 +224,13 @@ def test_where_a_contract_is_gone_gold_tells_which_rows_count(
 def test_a_table_for_which_no_row_has_counted_yet_goes_on(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = place_with(tmp_path, tables())
-    for number in range(3):
+    place = place_with(tmp_path, tables(CONDITIONS[0]))
+    for number in range(2):
         place.land(f"{number}.json", [event(10 + number, 1, "a", -1)])
         succeed(spark, place, f"run-{number}")
     print_trial(place.pipeline, place.places)
     assert "update_0, where amount > 0: 0 rows" in capsys.readouterr().out
-    place.land("late.json", [event(10, 2, "a", 4), event(12, 3, "a", 9)])
+    place.land("late.json", [event(10, 2, "a", 4), event(11, 3, "a", 9)])
     succeed(spark, place, "late")
     succeed(spark, place, "nothing new")
     assert audit(spark, place).outcome == "equal"

@@ -340,6 +340,7 @@ TRANSLATED = {
     "d = date '2026-01-01'": True,
     # Doubled quotes are one, in Spark since its 4.0.
     """s <> 'it''s' and 'it''s' = "it's" and length('''') = 1""": True,
+    "'b' not like 'a%' and not 'b' not like 'b%'": True,
     "'a''b' like 'a_b' and 'c' like \"c\"": True,
     # What means something else in both is written in other words.
     "t > '2026-01-01' and d = '2026-01-01' and t < '2026-01-01T10:10:00.5Z'": True,

@@ -76,6 +76,7 @@ LITERALS = ["0", "1", "0.1", "1.5", "2.675", "1e10", "9007199254740992", "'0.1'"
 OTHERS = ["s", "b", "t", "d", "bin", "null", "'a,b'", "date '2026-01-01'", "interval 1 day"]
 MORE = """length(s) = 3 | length(s) + length(bin) > 3 | length(bin) = 3 | s like '_%'
 s like 'stra%e' | startswith(s, 'a') | endswith(s, '') | contains(s, ',') | s between 'a' and 'b'
+s not like 'a%' | not s not like '_' | s not in ('3', '')
 s in ('3', '') | t > '2026-01-01' | t = '2026-01-01' | t >= '2026-01-01 10:10:00' | d = '2026-01-01'
 d in ('2026-01-01', '2024-02-29') | t between d and '2026-12-31' | d < t | t = d
 d > '2026-1-1' | t > '2026' | t > 'x' | d = '2026-01-01 00:00:00'

@@ -94,7 +94,8 @@ class _Translation:
     def value(self, node: exp.Expr) -> Value:
         """A node with the nodes below it. ValueError where DuckDB has no word for it."""
         rule = _RULES.get(type(node))
-        if rule is None:
+        read = _READ | {"negate"} if isinstance(node, exp.Like) else _READ
+        if rule is None or not read.issuperset(name for name, part in node.args.items() if part):
             raise ValueError(f"`{_written(node)}` cannot be translated to DuckDB; {_ALLOWED}")
         try:
             return rule(self, node)
@@ -294,7 +295,8 @@ def _of_text(to: _Translation, node: exp.Expr) -> Value:
         _refuse("a pattern has to be written out")
     if "\\" in (other.literal or ""):
         _refuse("a pattern with a backslash is read in another way")
-    return Value(exp.Like(this=one, expression=two), BOOLEAN)
+    like = exp.Like(this=one, expression=two)
+    return Value(exp.Not(this=like) if node.args.get("negate") else like, BOOLEAN)
 
 
 def _text(value: Value) -> exp.Expr:
@@ -308,6 +310,11 @@ _OF_TEXT: dict[type[exp.Expr], str] = {
     exp.StartsWith: "starts_with",
     exp.EndsWith: "ends_with",
     exp.Contains: "contains",
+}
+# What the rules read of a node: another part would be lost without a word.
+_READ = {
+    *("this", "table", "expression", "expressions", "low", "high", "symmetric", "ifs", "default"),
+    *("true", "false", "to", "unit", "is_string", "ignore_nulls", "safe", "typed"),
 }
 _Rule = Callable[[_Translation, exp.Expr], Value]
 _RULES: dict[type[exp.Expr], _Rule] = {

@@ -40,6 +40,7 @@ from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.sources.kinds import row_origin
 from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
+from tidemark.streaming.inputs import counting
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
@@ -194,7 +195,8 @@ def with_measure(spark: SparkSession, plan: Aggregate, failure: StackExhausted) 
     asked = {before + name: partial(_measured, sql=sql) for name, sql in measures.items()}
     read = {before + name: columns_read(sql, rows.columns) for name, sql in measures.items()}
     place = [one.name for one in row_origin(plan.table.pipeline)]
-    found = found_exhausting(rows.where(F.col("_batch") == last), asked, place, read)
+    counted = counting(rows.where(F.col("_batch") == last), plan.table.operator.table.where)
+    found = found_exhausting(counted, asked, place, read)
     if found is None:
         return failure
     return exhausted(
