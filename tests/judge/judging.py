@@ -44,9 +44,12 @@ def judge_lines(
     lines: Sequence[str | bytes],
     by_line: bool = False,
     batch_time: datetime = BATCH_TIME,
+    numbers_in_text: bool = True,
 ) -> list[dict[str, Any]]:
     """The verdict on each line, in order: reason and detail, or the columns that are not null."""
-    judge = Judge(rules_of(pipeline), int(batch_time.timestamp() * 1_000), by_line)
+    rules = rules_of(pipeline)
+    rules = rules if numbers_in_text else rules.without_numbers_in_text()
+    judge = Judge(rules, int(batch_time.timestamp() * 1_000), by_line)
     data = [line if isinstance(line, bytes) else line.encode() for line in lines]
     judged = judge.judge(pa.array(data, pa.binary()))
     judged.accepted.validate(full=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.judge.judging import judge_lines, pipeline_of
 from tests.judge.test_properties import COLUMNS, SPOILED, rows
 from tests.kit.running import clicks
+from tidemark.judge import judge
 from tidemark.judge.by_columns import ColumnJudge
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.problems import PipelineFileInvalid
@@ -247,3 +248,35 @@ def test_text_stands_for_the_same_in_blocks(column: dict[str, Any], values: list
     for value in values:
         line = f'{{"at":"{AT}","c":{value}}}'
         assert judge_lines(pipeline, [line] * 3) == judge_lines(pipeline, [line] * 3, by_line=True)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("tier", ["exact", "by columns", "all"])
+def test_where_a_text_is_no_number_each_tier_says_so(
+    monkeypatch: pytest.MonkeyPatch, tier: str
+) -> None:
+    if tier == "by columns":
+        monkeypatch.setattr(judge, "block_reader", lambda *_: None)
+
+    def verdicts(values: list[str], column: Any = "string", **time: Any) -> list[Any]:
+        lines = [
+            value if value.startswith("{") else f'{{"at":"{AT}","c":{value}}}' for value in values
+        ]
+        # Each is a portion, with its equals alone.
+        found = judge_lines(
+            pipeline_of({"c": column}, **time),
+            [line for line in lines for _ in range(5)],
+            by_line=tier == "exact",
+            numbers_in_text=False,
+        )
+        assert all(found[n] == found[n - n % 5] for n in range(len(found)))
+        return [one.get("reason") or str(one["c"]) for one in found[::5]]
+
+    wrong = "wrong type"
+    texts = ['"12.500"', '"12.50"', '"+5"', "12.50"]
+    for column in ({"type": "decimal(10,2)"}, {"type": "decimal(10,2)", "from_text": True}):
+        assert verdicts(texts, column) == [wrong, wrong, wrong, "12.50"]
+    assert verdicts(texts, {"type": "double", "from_text": True}) == [wrong, wrong, wrong, "12.5"]
+    assert verdicts(['"true"', "true"], {"type": "boolean", "from_text": True}) == [wrong, "True"]
+    epochs = ['{"at":"1775001600.5","c":"x"}', '{"at":1775001600.5,"c":"x"}']
+    assert verdicts(epochs, format="epoch_seconds") == [wrong, "x"]

@@ -11,7 +11,7 @@ from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.sources.files.handle import FilesSourceHandle
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvValue
 from tidemark.sources.formats.formats import (
     AVRO,
     CSV,
@@ -50,13 +50,21 @@ def test_the_form_of_a_csv_file_is_what_the_pipeline_says_with_the_kinds_of_its_
     columns["key"] = "string"
     form = csv_form(source_of(columns=columns, format={"csv": {"nulls": ["", "NA"]}}), "a.csv")
     assert (form.nulls, form.delimiter) == (("", "NA"), ",")
-    assert form.kinds == (("amount", NUMBER), ("b", BOOLEAN))
+    assert form.values == (("amount", CsvValue(NUMBER)), ("b", CsvValue(BOOLEAN)))
     assert form.names == ("at", "amount", "b", "key")
     assert csv_form(source_of(), "a.tsv.gz").delimiter == "\t"
     columns["amount"] = {"type": "double", "field": "Amount (EUR)"}
     form = csv_form(source_of(columns=columns), "a.csv")
     assert form.names == ("at", "Amount (EUR)", "b", "key")
-    assert form.kinds == (("Amount (EUR)", NUMBER), ("b", BOOLEAN))
+    assert form.values == (("Amount (EUR)", CsvValue(NUMBER)), ("b", CsvValue(BOOLEAN)))
+    columns["b"] = {"type": "boolean", "nulls": ["-"], "trim": True}
+    epochs = {"columns": columns, "nulls": ["NA"], "event_time": {"column": "at"}}
+    epochs["event_time"]["format"] = "epoch_seconds"
+    assert dict(csv_form(source_of(**epochs), "a.csv").values) == {
+        "at": CsvValue(NUMBER, nulls=("NA",)),
+        "Amount (EUR)": CsvValue(NUMBER, nulls=("NA",)),
+        "b": CsvValue(BOOLEAN, trim=True, nulls=("-",)),
+    }
 
 
 @pytest.mark.parametrize(

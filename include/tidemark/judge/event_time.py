@@ -173,16 +173,19 @@ def text_reader(event_time: EventTime) -> Callable[[str], int | None]:
     return PatternReader(event_time.format, zone).micros
 
 
-def event_time_reader(event_time: EventTime) -> Callable[[Any], int | None]:
+def event_time_reader(
+    event_time: EventTime, numbers_in_text: bool = True
+) -> Callable[[Any], int | None]:
     """A function from a part of a line to its instant, None where it is no such time: a number
-    stands for an epoch only."""
+    stands for an epoch only, and for one a text only with `numbers_in_text`."""
     read = text_reader(event_time)
     takes_numbers = event_time.format in EPOCH_POWERS
+    takes_texts = numbers_in_text or not takes_numbers
 
     def read_part(part: Any) -> int | None:
         if takes_numbers and type(part) is Number:
             return read(part.decode())
-        return read(part) if type(part) is str else None
+        return read(part) if takes_texts and type(part) is str else None
 
     return read_part
 

@@ -32,7 +32,6 @@ from tidemark.judge.values import (
     unknown_paths,
     value_reader,
 )
-from tidemark.pipeline.model import EventTime
 from tidemark.pipeline.reasons import (
     FUTURE,
     MALFORMED,
@@ -79,7 +78,7 @@ class ExactJudge:
         self._lacks_zone[self._time.name] = zone_question(rules.event_time)
         self.readers: dict[str, ReadValue] = {
             column.name: value_reader(column.kind) for column in rules.columns
-        } | {self._time.name: _time_reader(rules.event_time)}
+        } | {self._time.name: _time_reader(rules)}
         self._required = [column for column in rules.columns if column.required]
         self._keys = frozenset(column.key for column in rules.columns)
         self._within = within_objects(rules.columns)
@@ -193,8 +192,8 @@ class ExactJudge:
         return f"{self._time.label} is {timestamp_text(micros)}, more than"
 
 
-def _time_reader(event_time: EventTime) -> ReadValue:
-    read = event_time_reader(event_time)
+def _time_reader(rules: Rules) -> ReadValue:
+    read = event_time_reader(rules.event_time, rules.numbers_in_text)
 
     def read_part(part: Any) -> Any:
         micros = read(part)

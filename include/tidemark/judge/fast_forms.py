@@ -217,8 +217,8 @@ def _decimal(kind: DecimalKind) -> SimpleForm:
     before = kind.precision - kind.scale
     whole = f"(?:0|[1-9][0-9]{{0,{before - 1}}})" if before else "0"
     number = f"-?{whole}" + (rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else "")
-    expression = f'(?:{number}|"{number}")'
-    types = frozenset({Number, str})
+    expression = f'(?:{number}|"{number}")' if kind.in_text else number
+    types = frozenset({Number, str} if kind.in_text else {Number})
     return SimpleForm(expression, arrow_type(kind), _as_read, types, number)
 
 

@@ -37,10 +37,11 @@ class SimpleKind:
 
 @dataclass(frozen=True)
 class DecimalKind:
-    """At most `precision` digits, `scale` of them after the point."""
+    """At most `precision` digits, `scale` of them after the point; `in_text`: also of a text."""
 
     precision: int
     scale: int
+    in_text: bool = True
 
 
 @dataclass(frozen=True)

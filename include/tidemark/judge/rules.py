@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from tidemark.judge.kinds import ArrayKind, Kind, MapKind, StructKind, arrow_type, kind_of
+from tidemark.judge.kinds import (
+    ArrayKind,
+    DecimalKind,
+    Kind,
+    MapKind,
+    StructKind,
+    arrow_type,
+    kind_of,
+)
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import EventTime, Pipeline, When
 
@@ -60,7 +68,8 @@ class Rules:
 
     `when` and `explode` say which lines records come to, before any is judged (`records.py`).
     `keep_ms` and `max_future_ms` are distances from the batch's time, `keep` and `max_future` how
-    people write them; without `keep_ms` no row is too old.
+    people write them; without `keep_ms` no row is too old. `numbers_in_text`: may a text be a
+    number?
     """
 
     when: When | None
@@ -72,6 +81,7 @@ class Rules:
     max_future: str
     keep_ms: int | None
     keep: str
+    numbers_in_text: bool = True
 
     @property
     def accepted_schema(self) -> pa.Schema:
@@ -84,6 +94,21 @@ class Rules:
             pa.field("_event_date", pa.date32()),
         ]
         return pa.schema([*declared, *further])
+
+    def without_numbers_in_text(self) -> Rules:
+        """Those for lines in which all that is a number stands as one: what is left as text, in a
+        column of numbers or as an epoch, is of a wrong type."""
+        columns = tuple(
+            replace(
+                column,
+                from_text=False,
+                kind=replace(column.kind, in_text=False)
+                if isinstance(column.kind, DecimalKind)
+                else column.kind,
+            )
+            for column in self.columns
+        )
+        return replace(self, columns=columns, numbers_in_text=False)
 
 
 _REJECTED: list[pa.Field[Any]] = [

@@ -173,12 +173,12 @@ _SIMPLE: dict[str, ReadValue] = {
 
 
 def _decimal(kind: DecimalKind) -> ReadValue:
-    """Of a number, or of one in quotes, as careful senders write money."""
+    """Of a number, or of one in quotes, as careful senders write money, where that is taken."""
 
     def read(part: Any) -> Decimal | Wrong:
         if type(part) is Number:
             part = part.decode()
-        elif type(part) is not str or not is_quoted_number(part):
+        elif not kind.in_text or type(part) is not str or not is_quoted_number(part):
             return WRONG
         value = decimal(part, kind.precision, kind.scale)
         return WRONG if value is None else value

@@ -179,7 +179,13 @@ class TypedRows:
 
 class Slice(ABC):
     """Lines of one part, or of several, that are read by one process: plain data, which can be sent
-    to another."""
+    to another.
+
+    `numbers_in_text`: may a text be a number? Not where a kind that has texts alone made numbers of
+    those that are.
+    """
+
+    numbers_in_text: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.sources.formats.csv import CsvSlice, _RecordReader, csv_slice
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm, CsvValue
 from tidemark.sources.formats.csv_records import BadRecord, fields_of, records
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
 from tidemark.storage.files import stat_files
 
 MOST = 1_000_000
-FORM = CsvForm(kinds=(("n", NUMBER), ("b", BOOLEAN)))
+FORM = CsvForm(values=(("n", CsvValue(NUMBER)), ("b", CsvValue(BOOLEAN))))
 Told = list[tuple[str, Any]]
 
 
@@ -77,13 +77,13 @@ def test_a_number_is_one_as_json_writes_it_and_else_text(text: str) -> None:
 
 def test_names_are_those_of_each_files_own_header() -> None:
     assert rows("t,n\nx,1\n") == [{"t": "x", "n": 1}]
-    form = CsvForm(header=False, names=("n", "t"), kinds=FORM.kinds)
+    form = CsvForm(header=False, names=("n", "t"), values=FORM.values)
     assert rows("1,x\n2,y\n", form) == [{"n": 1, "t": "x"}, {"n": 2, "t": "y"}]
 
 
 def test_what_is_said_of_the_form_holds() -> None:
     form = CsvForm(
-        delimiter=";", quote="'", nulls=("", "nil"), decimal=",", comment="#", kinds=FORM.kinds
+        delimiter=";", quote="'", nulls=("", "nil"), decimal=",", comment="#", values=FORM.values
     )
     data = "# by hand\nn;t\n1,5;'a;b'\n#no;row\nnil;'nil'\n1.5;it\n1e3;2\n"
     assert rows(data, form) == [
@@ -101,6 +101,24 @@ def test_what_is_said_of_the_form_holds() -> None:
 def test_a_file_is_read_in_its_encoding(encoding: str) -> None:
     form = CsvForm(encoding="utf-8" if encoding == "utf-8-sig" else encoding)
     assert rows("t,ü\nstraße,é\n".encode(encoding), form) == [{"t": "straße", "ü": "é"}]
+
+
+@pytest.mark.parametrize("beside", ["x", "\t"])
+def test_what_a_column_says_of_texts_holds_for_numbers(beside: str) -> None:
+    """In records that Arrow reads, and in others."""
+    value = CsvValue(NUMBER, trim=True, nulls=("-999", "n/a"))
+    form = CsvForm(values=(("n", value), ("b", CsvValue(BOOLEAN, trim=True, nulls=("-",)))))
+    texts = ["-999", '"-999"', " -999 ", " 5", '" 5 "', "n/a", "", '""', " x ", "-999.0"]
+    data = "n,t\n" + "".join(f"{text},{beside}\n" for text in texts)
+    values = [None, None, None, 5, 5, None, None, "", "x", -999.0]
+    assert rows(data, form) == [{"n": n, "t": beside} for n in values]
+    assert rows(f"b,t\n true,{beside}\n -,{beside}\n", form) == [
+        {"b": True, "t": beside}, {"b": None, "t": beside},
+    ]  # fmt: skip
+    untouched = CsvForm(values=(("n", CsvValue(NUMBER)),))
+    assert rows(f"n,t\n-999,{beside}\n 5,{beside}\n", untouched) == [
+        {"n": -999, "t": beside}, {"n": " 5", "t": beside},
+    ]  # fmt: skip
 
 
 def test_ends_of_lines_are_those_of_either_kind_and_within_quotes_they_stay() -> None:
@@ -219,19 +237,33 @@ FORMS = st.builds(
     nulls=st.sampled_from([("",), (), ("", "a")]),
     comment=st.sampled_from(["", "#"]),
     decimal=st.sampled_from([".", ".", ":"]),
-    kinds=st.just((("n", NUMBER), ("b", BOOLEAN))),
+    values=st.sampled_from(
+        [
+            FORM.values,
+            (("n", CsvValue(NUMBER, trim=True, nulls=("17", "a"))), ("b", CsvValue(BOOLEAN))),
+            (("n", CsvValue(NUMBER, nulls=("", "1"))), ("t", CsvValue(BOOLEAN, trim=True))),
+        ]
+    ),
     names=st.just(("n", "t")),
 )
 
 
+TOKENS = ["1", "17", "a", "true", " ", ",", ",", ";", "\n", "\n", '"', '"a\n17"', "\t", "1.5"]
+
+
 @given(
-    st.text(st.sampled_from("ab17,.:\"' \n\r\\é-eE+\x00t;|^]#\t"), max_size=60), FORMS, st.data()
+    st.one_of(
+        st.text(st.sampled_from("ab17,.:\"' \n\r\\é-eE+\x00t;|^]#\t"), max_size=60),
+        st.lists(st.sampled_from(TOKENS), max_size=24).map("".join),
+    ),
+    FORMS,
+    st.data(),
 )
 def test_however_a_file_is_cut_each_record_is_what_the_exact_reader_says(
     text: str, form: CsvForm, data: st.DataObject
 ) -> None:
     """Also that of records which Arrow reads."""
-    whole = text.encode()
+    whole = text.replace(",", form.delimiter).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     assert read(chunks, form) == exactly([whole], form)

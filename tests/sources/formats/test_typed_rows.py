@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -120,6 +121,12 @@ def judged(folder: Path, source: dict[str, Any], rows: pa.Table, by_line: bool, 
 
 
 def judged_file(file: Path, source: dict[str, Any], by_line: bool, most: int) -> Any:
+    *tables, by_reason = rows_of_file(file, source, by_line, most)
+    return [sorted(map(repr, table)) for table in tables], by_reason
+
+
+def rows_of_file(file: Path, source: dict[str, Any], by_line: bool, most: int) -> Any:
+    """Accepted and rejected rows, and how many of these each reason has."""
     pipeline = pipeline_from_mapping("judged", clicks(source=source, tables=TABLES, keep="60 days"))
     uri = file.as_uri()
     facts = stat_files([uri], {})[uri]
@@ -132,11 +139,11 @@ def judged_file(file: Path, source: dict[str, Any], by_line: bool, most: int) ->
     assert found.read == sum(map(len, (*found.accepted, *found.rejected)))
     for one in found.accepted:
         one.validate(full=True)
-    tables = [
+    accepted, rejected = [
         [row for one in rows for row in one.to_pylist()]
         for rows in (found.accepted, found.rejected)
     ]
-    return [sorted(map(repr, table)) for table in tables], found.by_reason
+    return accepted, rejected, found.by_reason
 
 
 TABLES = {"all": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
@@ -181,6 +188,9 @@ EVENTS = st.sampled_from(
 )
 
 
+NUMBERS = ("long", "int", "byte", "double", "float", "decimal(10,2)")
+
+
 @st.composite
 def csv_cases(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     """A pipeline's source, and a file that it may read."""
@@ -191,7 +201,9 @@ def csv_cases(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
             "type": draw(st.sampled_from([one for one in DECLARED if one != "binary"]))
         }
         if draw(st.integers(0, 5)) == 0:
-            columns[name] |= {"nulls": ["NA"], "trim": True}
+            columns[name] |= {"nulls": ["NA", "5"], "trim": True}
+        if columns[name]["type"] in NUMBERS and draw(st.integers(0, 5)) == 0:
+            columns[name]["from_text"] = True
     form: dict[str, Any] = {"decimal": ","} if draw(st.integers(0, 9)) == 0 else {}
     if form:
         form["delimiter"] = ";"
@@ -229,6 +241,7 @@ def test_records_of_csv_are_judged_as_their_lines_one_by_one(
         ("long", ["05", "+5", "0x1F", "5"], {}, 1),
         ("double", [".5", "5.", "1e3", "inf"], {}, 1),
         ("decimal(10,2)", ["1.505", "1e1", "1.5"], {}, 2),
+        ("decimal(10,2)", ["+5", ".5", "007", "5.", '"12"'], {}, 1),
         ("float", ["1e999", "1.5"], {}, 1),
         ("double", ["1,5", "1.5", "2"], {"decimal": ",", "delimiter": ";"}, 2),
     ],
@@ -253,6 +266,90 @@ def test_what_arrow_reads_leniently_is_refused_to_it(
         assert found == judged_file(file, source, by_line=True, most=10**7)
         counts.append(len(found[0][0]))
     assert counts[0] == sum(counts[1:]) == accepted
+
+
+CELLS_OF_NUMBERS = st.one_of(
+    st.sampled_from(["12.500", "12,500", "1.234,5", "-999", " 5 ", "+5", ".5", "007", "1e2", "NA"]),
+    st.text(st.sampled_from("0159.,+-e "), max_size=6),
+)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    cells=st.lists(st.tuples(CELLS_OF_NUMBERS, st.booleans()), min_size=1, max_size=6),
+    declared=st.sampled_from(["decimal(18,6)", "double"]),
+    point=st.sampled_from([".", ","]),
+    column=st.fixed_dictionaries(
+        {},
+        optional={
+            "nulls": st.lists(st.sampled_from(["-999", "NA", "5", ""]), min_size=1, max_size=2),
+            "trim": st.booleans(),
+            "from_text": st.booleans(),
+        },
+    ),
+    nulls_of_all=st.sampled_from([[], ["-999"]]),
+)
+def test_a_number_of_csv_is_one_with_the_files_own_point_or_no_number(
+    tmp_path: Path,
+    cells: list[tuple[str, bool]],
+    declared: str,
+    point: str,
+    column: dict[str, Any],
+    nulls_of_all: list[str],
+) -> None:
+    nulls = column.get("nulls", nulls_of_all)
+    expected: list[Any] = []
+    rejected = 0
+    for cell, is_quoted in cells:
+        text = cell.strip(" ") if column.get("trim") else cell
+        number = rf"-?(0|[1-9]\d*)({re.escape(point)}\d+)?([eE][+-]?\d+)?"
+        if (cell == "" and not is_quoted) or text in nulls:
+            expected.append(None)
+        elif not re.fullmatch(number, text):
+            rejected += 1
+        else:
+            value = Decimal(text.replace(",", "."))
+            fits = abs(value) < 10**12 and value == round(value, 6)
+            if declared == "double":
+                expected.append(float(value))
+            elif fits:
+                expected.append(value)
+            else:
+                rejected += 1
+    file = tmp_path / "rows.csv"
+    lines = [f'{AT.isoformat()};"{one}"' if q else f"{AT.isoformat()};{one}" for one, q in cells]
+    file.write_text("at;v\n" + "".join(f"{line}\n" for line in lines))
+    source = {
+        "files": "landing/*.csv",
+        "format": {"csv": {"delimiter": ";", "decimal": point}},
+        "columns": {"at": "timestamp", "v": {"type": declared, **column}},
+        "event_time": {"column": "at"},
+        "nulls": nulls_of_all,
+    }
+    for by_line in (False, True):
+        rows, rejects = rows_of_file(file, source, by_line, 10**7)[:2]
+        assert [row["v"] for row in sorted(rows, key=lambda row: row["_place"])] == expected
+        assert [reject["reason"] for reject in rejects] == ["wrong type"] * rejected
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+def test_an_epoch_of_csv_is_a_number_with_the_files_own_point(
+    tmp_path: Path, by_line: bool
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("at;v\n1775001600,5;a\n1775001600.500;b\n 1775001600;c\n-;d\n")
+    source = {
+        "files": "landing/*.csv",
+        "format": {"csv": {"delimiter": ";", "decimal": ","}},
+        "columns": {"at": {"type": "timestamp", "trim": True, "nulls": ["-"]}, "v": "string"},
+        "event_time": {"column": "at", "format": "epoch_seconds"},
+    }
+    rows, rejects, _ = rows_of_file(file, source, by_line, 10**7)
+    assert {row["v"]: row["at"].microsecond for row in rows} == {"a": 500_000, "c": 0}
+    assert [(one["reason"], one["detail"]) for one in rejects] == [
+        ("wrong type", 'at should be timestamp, found "1775001600.500"'),
+        ("missing field", "at is null"),
+    ]
 
 
 PLAIN = {

@@ -49,6 +49,7 @@ def judge_sample(
 
     class SampleSlice(Slice):
         label, estimated_bytes = "the sample", 0
+        numbers_in_text = sample.numbers_in_text
 
         def lines(self, most_bytes: int) -> Iterator[pa.Table]:
             yield from sample.as_lines(pipeline)

@@ -38,6 +38,7 @@ class Sample:
     values have to. `beside` are columns that rows may have beside their own fields, with a value
     for each row. `entries` of a pipeline's `source` say how the rows are written, `reasons` are
     comments on them. `by_place`: fields have no names, so that each has to be a column.
+    `numbers_in_text` is that of a slice of them.
     """
 
     rows: tuple[Row, ...]
@@ -49,6 +50,7 @@ class Sample:
     entries: Mapping[str, Any] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
     by_place: bool = False
+    numbers_in_text: bool = True
 
     @property
     def label(self) -> str:
@@ -94,9 +96,10 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
 
     looked_at = {str(one): None for piece in pieces for one in piece["_file"].to_pylist()}
     schema = schema_of_files(looked_at, settings.storage_options)
+    in_text = not files or format_of(written, files[0]) != CSV
     return Sample(
         rows, len(lines), as_lines, schema=schema, entries={"format": said} if said else {},
-        reasons=reasons, by_place=csv is not None and not csv.header,
+        reasons=reasons, by_place=csv is not None and not csv.header, numbers_in_text=in_text,
     )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 A field's text is null where the file has one of `nulls` without quotes, a number or `true` and
 `false` where its column takes these and the text is one as JSON writes it (with `decimal: ","` with
-a comma for the point), and text in any other case: so what is strict about a JSON line is so here.
+a comma for the point), and text in any other case: so what is strict about a JSON line is so here,
+and more is, as a text is never a number. What a column says of texts holds for numbers too.
 
 Two ways come to the same. A record that a pattern proves is read by Arrow, many at once; any other
 by `csv_records.fields_of`, which is the definition.
@@ -25,10 +26,11 @@ import pyarrow.csv as pcsv
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.json_text import JSON_NUMBER
+from tidemark.judge.rules import BLANKS_AROUND
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.reasons import MALFORMED
 from tidemark.sources.files.slices import of_file
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm, CsvValue
 from tidemark.sources.formats.csv_records import Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.formats.whole_files import BadRecord, WholeFile, all_lines
@@ -36,7 +38,7 @@ from tidemark.sources.large_lines import LargeLine, bounded
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, TypedRows
 from tidemark.storage.files import FileFacts, Options
 
-_TEXT = "text"
+_TEXT = CsvValue("text")
 # A pattern of more fields is too large for RE2.
 _MOST_NAMES = 150
 
@@ -47,6 +49,8 @@ class CsvSlice(WholeFile):
     begins."""
 
     form: CsvForm
+
+    numbers_in_text = False
 
     def names(self, most_bytes: int) -> tuple[str, ...]:
         """The names of its fields; none where it has no record. Raises as `lines`."""
@@ -176,8 +180,8 @@ class _RecordReader:
 
     def _json_of_columns(self, columns: Sequence[Array]) -> Array:
         names, form = self.names or (), self.form
-        kinds = zip(columns, _kinds(names, form), strict=True)
-        return lines_of_columns(names, [_values(one, kind, form) for one, kind in kinds])
+        values = zip(columns, _values(names, form), strict=True)
+        return lines_of_columns(names, [_column_as_json(one, of, form) for one, of in values])
 
     def _as_json(self, lines: Array, proven: Array) -> tuple[Array, Array]:
         """Each record as a JSON line; and why one is none."""
@@ -264,7 +268,8 @@ class _RecordReader:
         )
         if len(rows) != len(lines):
             return None
-        return [column.combine_chunks() for column in rows.columns]
+        values = zip(rows.columns, _values(names, form), strict=True)
+        return [_without_nulls(column.combine_chunks(), of) for column, of in values]
 
 
 def _as_lines(columns: Mapping[str, Array]) -> _Piece:
@@ -280,27 +285,29 @@ def _as_lines(columns: Mapping[str, Array]) -> _Piece:
 
 def json_of(names: Sequence[str], fields: Fields, form: CsvForm) -> str:
     """A record as a JSON object: the definition of what its texts are."""
-    kinds = _kinds(names, form)
     values = [
-        f"{json.dumps(name, ensure_ascii=False)}: {_value(text, quoted, kind, form)}"
-        for name, kind, (text, quoted) in zip(names, kinds, fields, strict=True)
+        f"{json.dumps(name, ensure_ascii=False)}: {_text_as_json(text, quoted, of, form)}"
+        for name, of, (text, quoted) in zip(names, _values(names, form), fields, strict=True)
     ]
     return f"{{{', '.join(values)}}}"
 
 
-def _kinds(names: Sequence[str], form: CsvForm) -> list[str]:
-    known = dict(form.kinds)
+def _values(names: Sequence[str], form: CsvForm) -> list[CsvValue]:
+    known = dict(form.values)
     return [known.get(name, _TEXT) for name in names]
 
 
-def _value(text: str, quoted: bool, kind: str, form: CsvForm) -> str:
+def _text_as_json(text: str, quoted: bool, of: CsvValue, form: CsvForm) -> str:
     if not quoted and text in form.nulls:
         return "null"
-    if kind == NUMBER:
+    text = text.strip(BLANKS_AROUND) if of.trim else text
+    if text in of.nulls:
+        return "null"
+    if of.kind == NUMBER:
         number = _with_point(text, form)
         if number is not None and re.fullmatch(JSON_NUMBER, number, re.ASCII):
             return number
-    if kind == BOOLEAN and text in ("true", "false"):
+    if of.kind == BOOLEAN and text in ("true", "false"):
         return text
     return json.dumps(text, ensure_ascii=False)
 
@@ -311,10 +318,19 @@ def _with_point(text: str, form: CsvForm) -> str | None:
     return None if "." in text else text.replace(form.decimal, ".")
 
 
-def _values(column: Array, kind: str, form: CsvForm) -> Array:
-    """Texts of a column as JSON, as `_value` says."""
+def _without_nulls(column: Array, of: CsvValue) -> Array:
+    """Texts of a column without the blanks around them, and without those that are null."""
+    texts = pc.utf8_trim(column, BLANKS_AROUND) if of.trim else column
+    if not of.nulls:
+        return texts
+    nulls = pc.is_in(texts, value_set=pa.array(of.nulls, pa.string()))
+    return pc.if_else(nulls, pa.scalar(None, pa.string()), texts)
+
+
+def _column_as_json(column: Array, of: CsvValue, form: CsvForm) -> Array:
+    """Texts of `_without_nulls` as JSON, as `_text_as_json` says."""
     found = quoted(column)
-    if kind == NUMBER:
+    if of.kind == NUMBER:
         numbers, fits = column, pc.match_substring_regex(column, f"^(?:{JSON_NUMBER})$")
         if form.decimal != ".":
             numbers = pc.replace_substring(column, form.decimal, ".")
@@ -323,6 +339,6 @@ def _values(column: Array, kind: str, form: CsvForm) -> Array:
                 pc.invert(pc.match_substring(column, ".")),
             )
         found = pc.if_else(fits, numbers, found)
-    elif kind == BOOLEAN:
+    elif of.kind == BOOLEAN:
         found = pc.if_else(pc.is_in(column, pa.array(["true", "false"])), column, found)
     return pc.coalesce(found, NULL)

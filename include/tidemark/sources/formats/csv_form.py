@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What the texts of a column are.
+
+@dataclass(frozen=True)
+class CsvValue:
+    """What is no text in a column of numbers (`kind`), or of booleans: there a text is without the
+    blanks around it where `trim` says so, and null where it is one of `nulls`, also in quotes."""
+
+    kind: str
+    trim: bool = False
+    nulls: tuple[str, ...] = ()
+
+
 NUMBER, BOOLEAN = "number", "boolean"
 
 
 @dataclass(frozen=True)
 class CsvForm:
-    """How a file is written: as `format: {csv: …}` of a pipeline says it, and by `kinds` what a
-    column's text is: `number`, `boolean`, else text. `names`: the columns of files without a
-    header."""
+    """How a file is written: as `format: {csv: …}` of a pipeline says it, and by field what is no
+    text (`values`). `names`: the columns of files without a header."""
 
     delimiter: str = ","
     header: bool = True
@@ -22,5 +31,5 @@ class CsvForm:
     nulls: tuple[str, ...] = ("",)
     decimal: str = "."
     comment: str = ""
-    kinds: tuple[tuple[str, str], ...] = ()
+    values: tuple[tuple[str, CsvValue], ...] = ()
     names: tuple[str, ...] = ()

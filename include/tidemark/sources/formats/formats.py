@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
 from tidemark.sources.files.codecs import plain_name
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm, CsvValue
 
 if TYPE_CHECKING:
     from tidemark.sources.source import Slice
@@ -35,18 +35,24 @@ def csv_form(source: FilesSource, place: str) -> CsvForm:
     given = CsvFormat(delimiter="\t") if tabs else CsvFormat()
     given = said.csv if isinstance(said, CsvFormatOptions) else given
     # Arrow takes a tenth of a second to load, which a Dag file has not.
+    from tidemark.judge.event_time import EPOCH_POWERS
     from tidemark.judge.kinds import INTEGER_BITS, DecimalKind, kind_of
 
-    kinds = []
+    # A sample of which a pipeline is yet to be made has none.
+    time = getattr(source, "event_time", None)
+    values = []
     for name, column in source.columns.items():
         kind = kind_of(column.type)
         simple = getattr(kind, "name", "")
-        if isinstance(kind, DecimalKind) or simple in (*INTEGER_BITS, "float", "double"):
-            kinds.append((column.path(name)[0], NUMBER))
-        elif simple == "boolean":
-            kinds.append((column.path(name)[0], BOOLEAN))
+        is_number = isinstance(kind, DecimalKind) or simple in (*INTEGER_BITS, "float", "double")
+        is_epoch = time is not None and time.column == name and time.format in EPOCH_POWERS
+        if not (is_number or is_epoch or simple == "boolean"):
+            continue
+        what = BOOLEAN if simple == "boolean" else NUMBER
+        nulls = source.nulls if column.nulls is None else column.nulls
+        values.append((column.path(name)[0], CsvValue(what, column.trim, nulls)))
     names = tuple(column.path(name)[0] for name, column in source.columns.items())
-    return CsvForm(**given.model_dump(), kinds=tuple(kinds), names=names)
+    return CsvForm(**given.model_dump(), values=tuple(values), names=names)
 
 
 def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Options) -> list[Slice]:

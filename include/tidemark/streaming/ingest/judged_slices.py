@@ -91,7 +91,8 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     """The slice's lines, piece by piece; raises what reading it raises."""
     if one.estimated_bytes > _NAMED_BYTES:
         print(f"reading {one.label}", file=sys.stderr, flush=True)
-    judge = Judge(by.rules, by.batch_time_ms, by.by_line)
+    rules = by.rules if one.numbers_in_text else by.rules.without_numbers_in_text()
+    judge = Judge(rules, by.batch_time_ms, by.by_line)
     rows_are_records = by.rules.when is None and by.rules.explode is None
     reader = None if rows_are_records else RecordReader(by.rules)
     # Rows that have types need no lines, unless these are kept or taken apart, or a try crashed.
