@@ -6,20 +6,27 @@ import csv
 import gzip
 import io
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemark.sources.files import codecs
+from tidemark.sources.formats import csv_records
 from tidemark.sources.formats.csv import CsvSlice, _RecordReader, csv_slice
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm, CsvValue
 from tidemark.sources.formats.csv_records import BadRecord, fields_of, records
+from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
+from tidemark.storage import files
 from tidemark.storage.files import stat_files
 
 MOST = 1_000_000
@@ -129,6 +136,24 @@ def test_ends_of_lines_are_those_of_either_kind_and_within_quotes_they_stay() ->
     ]
 
 
+RETURN = r"a `\r` without `\n` stands outside of quotes: lines end with `\n` or `\r\n`"
+
+
+def test_a_return_alone_ends_no_line_and_is_told() -> None:
+    form = CsvForm(header=False, names=("t", "u"), comment="#")
+    assert told(b"1,2\r3,4\r", form) == [("malformed", RETURN)]
+    assert told(b"# by hand\r1,2\r3,4\r", form) == [("malformed", RETURN)]
+    assert told(b'# by hand\r\n1,2\r3\r\n"4\r",5\r\n', form) == [
+        ("malformed", RETURN),
+        ("row", {"t": "4\r", "u": "5"}),
+    ]
+    # In a record of several lines it makes no records of a text.
+    assert told(b'1\r,"a\n2,evil\n"\n3,4\n', form) == [
+        ("malformed", RETURN),
+        ("row", {"t": "3", "u": "4"}),
+    ]
+
+
 def test_what_is_no_record_is_a_reject_with_its_reason_and_the_others_are_rows() -> None:
     data = 'n,t\n1,a\n2\n3,b,c\n\n4,5" pipe\n5,"x"y\n6,c\n7,"never closed\n8,d\n'
     assert told(data) == [
@@ -166,6 +191,8 @@ def test_bytes_that_are_no_text_are_the_judges_to_reject() -> None:
         (b"a,b,a\n1,2,3\n", "Its header names a twice"),
         (b'a,"b"c\n1,2\n', "Its header cannot be read: there is text behind"),
         (b'"a,b\n1,2\n', "Its header cannot be read: a quote is not closed"),
+        (b"a,b\r1,2\r", r"Its header cannot be read: a `\r` without `\n` stands outside of quotes"),
+        (b'"a","b"\r"1","2"', r"Its header cannot be read: a `\r` without `\n` stands outside"),
         (b"\xff,b\n1,2\n", "Its header is not valid UTF-8"),
     ],
 )
@@ -188,6 +215,77 @@ def test_a_record_that_is_too_large_is_told_and_the_others_are_rows() -> None:
     found = told(f"n,t\n1,{'x' * 5_000}\n2,a\n", most=4_096)
     assert [kind for kind, _ in found] == ["too large", "row"]
     assert "Record 1 has 5,002 bytes, at most 4,096 are taken" in found[0][1]
+
+
+@pytest.mark.parametrize("field", ["9,evil\n" * 700, "x" * 5_000 + "\n9,evil\n"])
+def test_a_record_that_is_too_large_is_one_reject_whatever_lines_it_holds(field: str) -> None:
+    found = told(f'n,t\n1,"{field}"\n2,a\n', most=4_096)
+    assert [kind for kind, _ in found] == ["too large", "row"]
+    size = len(field) + 4
+    assert found[0][1].startswith(f"Record 1 has {size:,} bytes, at most 4,096 are taken")
+    assert digest_in(found[0][1]) == sha256(f'1,"{field}"'.encode()).hexdigest()
+
+
+MEASURED = """
+import json, resource, sys
+from pathlib import Path
+from tests.sources.formats.test_csv import slice_of
+from tidemark.sources.source import DETAIL
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+slice_of(Path(sys.argv[2])).names(100)
+of, before = slice_of(Path(sys.argv[1])), peak()
+found = [row.get(DETAIL) for piece in of.lines(16 * 1024**2) for row in piece.to_pylist()]
+print(json.dumps([peak() - before, found]))
+"""
+
+
+@pytest.mark.slow
+def test_a_record_of_a_quarter_of_a_gigabyte_takes_no_more_memory_than_one_that_is_taken(
+    tmp_path: Path,
+) -> None:
+    large, small = tmp_path / "large.csv", tmp_path / "small.csv"
+    small.write_text("n,t\n1,a\n")
+    line = f"9,{'x' * 97}\n"
+    with large.open("w") as file:
+        file.write('n,t\n1,"')
+        for _ in range(25):
+            file.write(line * 100_000)
+        file.write('"\n2,a\n')
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(large), str(small)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    more, (detail, none) = json.loads(ran.stdout)
+    assert none is None
+    assert detail.startswith("Record 1 has 250,000,004 bytes, at most 16,777,216 are taken")
+    # In MiB: what is held, also line by line, and a piece of what is read.
+    assert more < 150
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_of_what_is_too_large_to_be_held_and_is_no_record_the_first_line_alone_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, name: str, encoding: str
+) -> None:
+    """Its other lines are read again: from a file, whatever packs it and however it is written."""
+    monkeypatch.setattr(csv_records, "_HELD", 4_096)
+    monkeypatch.setattr(files, "_CHUNK", 1_000)
+    monkeypatch.setattr(codecs, "_CHUNK", 1_000)
+    good = "".join(f"{n},é{n}\n" for n in range(900))
+    # Never closed; closed with text behind it; a record; never closed.
+    text = f'n,t\n1,"open\n{good}2,"open\n{good}3"x\n4,"{good}"\n5,"open\n{good}'
+    data = text.encode(encoding)
+    form = CsvForm(encoding=encoding, values=FORM.values)
+    found = told(gzip.compress(data) if name.endswith(".gz") else data, form, name, most=4_000)
+    rows = [("row", {"n": n, "t": f"é{n}"}) for n in range(900)]
+    not_closed = ("malformed", "a quote is not closed")
+    large = found[2 * 901 + 1]
+    assert large[0] == "too large"
+    assert digest_in(large[1]) == sha256(f'4,"{good}"'.encode()).hexdigest()
+    expected = [not_closed, *rows, not_closed, *rows, not_closed, large, not_closed, *rows]
+    assert found == expected
 
 
 def test_a_packed_file_is_read_as_a_plain_one() -> None:
@@ -248,6 +346,14 @@ FORMS = st.builds(
 )
 
 
+def test_the_end_of_a_large_record_may_be_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_records, "_HELD", 4)
+    form, whole = CsvForm(header=False, names=("n", "t")), b'1,"aaaa\r\nb\rb"\r\n2,x\r\n'
+    for cut in range(len(whole)):
+        assert read([whole[:cut], whole[cut:]], form, 9) == exactly(whole, form, 9)
+
+
+MORE_TOKENS = ["\r\n", "\r", '""', "\\", "x" * 9, '"\n', "#"]
 TOKENS = ["1", "17", "a", "true", " ", ",", ",", ";", "\n", "\n", '"', '"a\n17"', "\t", "1.5"]
 
 
@@ -266,7 +372,30 @@ def test_however_a_file_is_cut_each_record_is_what_the_exact_reader_says(
     whole = text.replace(",", form.delimiter).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    assert read(chunks, form) == exactly([whole], form)
+    assert read(chunks, form) == exactly(whole, form)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.sampled_from([*TOKENS, "\r\n", "\r", '""', "\\", "x" * 9, '"\n', "#"]), max_size=40
+    ),
+    FORMS,
+    st.integers(2, 30),
+    st.integers(0, 30),
+    st.data(),
+)
+def test_however_much_of_a_record_is_held_it_is_a_row_a_reject_or_too_large(
+    tokens: list[str], form: CsvForm, most: int, held: int, data: st.DataObject
+) -> None:
+    """As where all of it is held, but for those that are too large."""
+    whole = "".join(tokens).replace(",", form.delimiter).replace('"', form.quote).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_records, "_HELD", held)
+        found = read(chunks, form, most)
+    assert found == exactly(whole, form, most)
 
 
 @pytest.mark.parametrize("columns", [1, 150, 151, 600])
@@ -276,26 +405,38 @@ def test_a_file_of_many_columns_is_read(columns: int) -> None:
     assert rows(data) == [{name: str(n) for n, name in enumerate(names)}]
 
 
-def read(chunks: Sequence[bytes], form: CsvForm) -> Told:
+def read(chunks: Sequence[bytes], form: CsvForm, most: int = MOST) -> Told:
     found: Told = []
-    for piece in _RecordReader("part", form, MOST).pieces(iter(chunks)):
+    for piece in _RecordReader("part", form, most).pieces(lambda: iter(chunks)):
         columns = piece.lines(None)
-        number = len(piece.rows)
-        told_why = columns[DETAIL].to_pylist() if DETAIL in columns else [None] * number
-        for value, why in zip(columns[AS_READ].to_pylist(), told_why, strict=True):
-            found.append((why or "row", value if why else json.loads(value)))
+        values = columns.get(AS_READ, columns["_value"]).to_pylist()
+        told_why = columns[DETAIL].to_pylist() if DETAIL in columns else [None] * len(values)
+        for value, why in zip(values, told_why, strict=True):
+            if digest := digest_in(why or ""):
+                found.append(("too large", digest))
+            else:
+                found.append((why or "row", value if why else json.loads(value)))
     return found
 
 
-def exactly(chunks: Sequence[bytes], form: CsvForm) -> Told:
+def digest_in(detail: str) -> str:
+    return detail.partition("SHA-256 of all: ")[2]
+
+
+def exactly(whole: bytes, form: CsvForm, most: int = MOST) -> Told:
     found: Told = []
-    for piece in records(iter(chunks), form, MOST):
-        if isinstance(piece, BadRecord):
+    for piece in records(lambda: iter([whole]), form, most):
+        if isinstance(piece, LargeLine):
+            found.append(("too large", digest_in(piece.detail("", most))))
+        elif isinstance(piece, BadRecord):
             found.append((piece.why, piece.text))
-            continue
-        for line in piece.to_pylist():  # type: ignore[union-attr]
-            text, why = _RecordReader("part", form, MOST)._by_itself(line)
-            found.append((why or "row", text if why else json.loads(text)))
+        else:
+            for line in piece.to_pylist():
+                text, why = _RecordReader("part", form, MOST)._by_itself(line)
+                if len(line) > most:
+                    found.append(("too large", sha256(line).hexdigest()))
+                else:
+                    found.append((why or "row", text if why else json.loads(text)))
     return found
 
 

@@ -55,7 +55,7 @@ class CsvSlice(WholeFile):
     def names(self, most_bytes: int) -> tuple[str, ...]:
         """The names of its fields; none where it has no record. Raises as `lines`."""
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for _ in reader.pieces(self.text(self.form.encoding)):
+        for _ in reader.pieces(partial(self.text, self.form.encoding)):
             break
         return reader.names or ()
 
@@ -64,7 +64,7 @@ class CsvSlice(WholeFile):
 
     def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for piece in reader.pieces(self.text(self.form.encoding)):
+        for piece in reader.pieces(partial(self.text, self.form.encoding)):
             number = len(piece.rows)
             origin = pa.table(of_file(self.part, np.arange(reader.number - number, reader.number)))
             # With another point a text is no number yet.
@@ -112,8 +112,8 @@ class _RecordReader:
         self.names: tuple[str, ...] | None = None if form.header else form.names
         self.number = 0
 
-    def pieces(self, chunks: Iterator[bytes]) -> Iterator[_Piece]:
-        for piece in records(chunks, self.form, self.most):
+    def pieces(self, text: Callable[[], Iterator[bytes]]) -> Iterator[_Piece]:
+        for piece in records(text, self.form, self.most):
             if self.names is None:
                 rest = self._after_header(piece)
                 if rest is None:
