@@ -186,7 +186,7 @@ class TrialResult:
     report: str
 
     def __repr__(self) -> str:
-        return "\n".join((self.report, *self.faults))
+        return "\n".join((self.report.strip(), *self.faults))
 
 
 def load(pipeline: str | Path, *, settings: str | Path | None = None) -> LoadedPipeline:

@@ -113,7 +113,7 @@ def _records(text: str, form: CsvFormat) -> list[list[str]]:
 
     written = CsvForm(**form.model_dump())
     data = "\n".join(text.split("\n")[:_MOST_RECORDS]).encode()
-    pieces = records(iter([data]), written, len(data))
+    pieces = records(lambda: iter([data]), written, len(data))
     # What is no record is no array of lines.
     lines: list[bytes] = [line for one in pieces for line in getattr(one, "to_pylist", list)()]
     found = [fields_of(line.decode(), written) for line in lines if line]
