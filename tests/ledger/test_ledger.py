@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from tests.kit.late_model import EPOCH, MILLISECOND
 from tests.kit.running import query
 from tidemark.errors import LedgerUnbalanced
+from tidemark.ledger import ledger
 from tidemark.ledger.ledger import (
     INGEST,
     STREAM,
@@ -28,6 +30,7 @@ from tidemark.ledger.ledger import (
 )
 from tidemark.ledger.lines import recomputed_lines, stream_lines
 from tidemark.ledger.queries import recorded_queries
+from tidemark.ledger.report import read_ledger
 from tidemark.operators.repaired import LATE, SEAL, Recomputed
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.operators.windows.windows import Windows
@@ -330,3 +333,25 @@ def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
     write_ledger(TablePlace(uri), "clicks", "run", 0, later, now)
     assert recorded_queries(TablePlace(uri), "clicks") == {"per_10m": ("rebuilt", "a later one")}
     assert recorded_queries(TablePlace(str(tmp_path / "none")), "clicks") == {}
+
+
+def test_rows_that_rules_count_are_told_beside_lines_of_a_ledger_that_had_no_place_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, now = TablePlace(f"{tmp_path}/ledger"), ledger.SCHEMA
+    before = pa.schema([column for column in now if column.name != "counted"])
+    monkeypatch.setattr(ledger, "SCHEMA", before)
+    write_ledger(place, "clicks", "run-1", SCHEDULED_MS, [ingest()], SCHEDULED)
+    assert (report := read_ledger(place, "clicks", 1)) is not None
+    assert report.totals[0][-1] == "10 read = 7 accepted + 3 rejected"
+    monkeypatch.setattr(ledger, "SCHEMA", now)
+    lines = [ingest(1, counted={"no key": 2}), ingest(2, counted={"large": 1, "no key": 1})]
+    write_ledger(place, "clicks", "run-2", SCHEDULED_MS, lines, SCHEDULED)
+    assert (report := read_ledger(place, "clicks", 3)) is not None
+    counted = '; counted {"large":1,"no key":3}'
+    assert report.totals[0][-1] == f"30 read = 21 accepted + 9 rejected{counted}"
+    assert [line[4].partition("; ")[2] for line in report.lines] == [
+        'counted {"large": 1, "no key": 1}',
+        'counted {"no key": 2}',
+        "",
+    ]

@@ -110,16 +110,19 @@ def test_a_condition_is_what_spark_types_as_a_boolean(rows: DataFrame) -> None:
     found = [one.format(f"`{name}`") for one in listed(ONE_COLUMN) for name in TYPES]
     found += [one.format(*pair) for one in listed(TWO_COLUMNS)
               for pair in itertools.permutations(TYPES, 2)]  # fmt: skip
-    missed = 0
+    refused, missed = [], 0
     for expression in found:
         if check_derived(expression, SCOPE)[0] or not analyses(rows, expression):
             continue
         is_boolean = rows.selectExpr(expression).schema[0].dataType.simpleString() == "boolean"
         accepted = not check_condition(expression, SCOPE)
-        assert accepted or not is_boolean, expression
+        if is_boolean and not accepted:
+            refused.append(expression)
         missed += accepted and not is_boolean
+    # Text that Spark casts by itself, and fails on where it says neither.
+    assert refused == ["coalesce(`s`, true)"]
     # What only Spark tells, a run tells before it reads a row.
-    assert missed <= 20
+    assert missed <= 19
 
 
 # Constants of which Spark makes null in each row, or by which it fails; and those that it takes.
