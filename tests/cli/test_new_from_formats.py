@@ -119,6 +119,26 @@ def test_the_first_records_are_copied_as_a_run_reads_them(
     assert records(tried, copy.as_uri(), 9) == records(source, place, 3)
 
 
+@pytest.mark.parametrize("end", [b"", b",", b"]", b"],", b",\n]", b'] {"n": '])
+def test_a_try_judges_a_broken_document_as_a_run_does(project: Path, end: bytes) -> None:
+    file = land(project, [], "landing/broken.json")
+    file.write_bytes(b"[" + b",".join(b'{"n": %d}' % n for n in range(5)) + end)
+    source = FilesSource.model_construct(format="json_document", columns={})
+    copied = copy_first_lines(source, [file.as_uri()], {}, 99, MOST_BYTES, project / "copies")
+    (copy,) = (path for path in (project / "copies").rglob("*") if path.is_file())
+
+    def told(place: str) -> list[Any]:
+        pieces = first_lines(source, place, {}, 99, MOST_BYTES)
+        return [
+            (row["_value"], row.get("_reason"), row.get("_detail"))
+            for piece in pieces
+            for row in piece.to_pylist()
+        ]
+
+    assert told(copy.as_uri()) == told(file.as_uri())
+    assert copied.rows == len(told(file.as_uri()))
+
+
 def test_an_array_that_is_cut_gives_its_whole_elements(project: Path) -> None:
     file = landed(project, "pretty.json")
     file.write_bytes(file.read_bytes()[:-10])

@@ -10,12 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.judge.judging import judge_lines, pipeline_of
 from tidemark.pipeline.reasons import MALFORMED, TOO_LARGE
-from tidemark.sources.formats.json_document import DocumentSlice, _records, document_slice
+from tidemark.sources.formats.json_document import (
+    DocumentSlice,
+    _records,
+    document_of,
+    document_slice,
+)
 from tidemark.sources.formats.whole_files import BadRecord
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON
@@ -120,6 +125,30 @@ def test_what_is_no_document_is_told_and_costs_its_neighbours_nothing(
 ) -> None:
     read = [(row.get(DETAIL) or "", row["_value"]) for row in rows(tmp_path / "a.json", text)]
     assert read == found
+
+
+PARTS = ['{"a": 1}', '{"b": "[x,"}', '{"a": 1},', "5", " x ", "\n", '"', *",,[]{}"]
+
+
+@settings(max_examples=1000)
+@given(
+    st.sampled_from(["", "[", "[", "[]"]),
+    st.lists(st.sampled_from(PARTS), max_size=12).map("".join),
+    st.integers(0, 4),
+)
+@example("[", '{"a": 1},{"a": 2}', 9)
+@example("[", '{"a": 1},', 9)
+@example("", '{"a": 1},{"a": 2}] x {"a": ', 9)
+def test_a_document_of_some_records_has_these_and_no_others(
+    begin: str, rest: str, most: int
+) -> None:
+    found = told((begin + rest).encode())
+    written = [(text, why or None) for why, text in found]
+    assert told(b"".join(document_of(written))) == found
+    while most and written[:most] and written[:most][-1][1] == "there is no value before `,`":
+        # Of a comma that is the last, nothing says that it is one.
+        most -= 1
+    assert told(b"".join(document_of(written[:most]))) == found[:most]
 
 
 def test_a_record_is_judged_on_one_line_and_kept_as_it_stands(tmp_path: Path) -> None:

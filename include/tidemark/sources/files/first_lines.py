@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _AS_LINES = (PARQUET, AVRO)
+# Its text, and the detail of its reject.
+_Record = tuple[bytes, str | None]
 
 
 def copy_first_lines(
@@ -51,10 +54,13 @@ def copy_first_lines(
         try:
             pieces = first_lines(source, place, options, most - taken, most_bytes)
             if kind == JSON_DOCUMENT:
-                copied, large = _copy(pieces, target, b"[\n", b",\n", b"\n]\n")
+                # Arrow takes a tenth of a second to load, which a Dag file has not.
+                from tidemark.sources.formats.json_document import document_of
+
+                copied, large = _copy(pieces, target, document_of)
             else:
-                header = _header(source, place, options, most_bytes)
-                copied, large = _copy(pieces, target, header)
+                lines = partial(_lines, _header(source, place, options, most_bytes))
+                copied, large = _copy(pieces, target, lines)
         except SampleUnusable as error:
             notes.append(str(error))
             continue
@@ -84,28 +90,37 @@ def _header(source: FilesSource, place: str, options: Options, most_bytes: int) 
     return f"{header_of(names, form)}\n".encode()
 
 
+def _lines(header: bytes, records: Iterable[_Record]) -> Iterator[bytes]:
+    yield header
+    for text, _ in records:
+        yield text + b"\n"
+
+
 def _copy(
     pieces: Iterator[pa.Table],
     target: Path,
-    header: bytes,
-    between: bytes = b"\n",
-    footer: bytes = b"\n",
+    written: Callable[[Iterable[_Record]], Iterator[bytes]],
 ) -> tuple[int, list[str]]:
-    """Copy lines: how many, and what is said of those that are too large. Where one cannot be read,
-    none of the file is left."""
+    """Copy records as they are `written`: how many, and what is said of those that are too large.
+    Where one cannot be read, none of the file is left."""
     count, rejected = 0, []
+
+    def records() -> Iterator[_Record]:
+        nonlocal count
+        for piece in pieces:
+            lines = piece.to_pydict()
+            nothing = [None] * len(piece)
+            reasons, details = lines.get(REASON, nothing), lines.get(DETAIL, nothing)
+            for line, reason, detail in zip(lines["_value"], reasons, details, strict=True):
+                if reason == TOO_LARGE:
+                    rejected.append(detail)
+                    continue
+                count += 1
+                yield line, detail
+
     try:
         with target.open("wb") as out:
-            out.write(header)
-            for piece in pieces:
-                lines = piece.to_pydict()
-                for place, line in enumerate(lines["_value"]):
-                    if REASON in lines and lines[REASON][place] == TOO_LARGE:
-                        rejected.append(lines[DETAIL][place])
-                        continue
-                    out.write(between + line if count else line)
-                    count += 1
-            out.write(footer if count else footer.lstrip(b"\n"))
+            out.writelines(written(records()))
     except SampleUnusable:
         target.unlink()
         raise

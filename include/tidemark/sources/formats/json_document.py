@@ -9,7 +9,7 @@ costs two records and an unclosed bracket or quote what follows it, and none is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,7 +37,10 @@ _ELEMENT = re.compile(
     re.DOTALL,
 )
 _REST_OF_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+# A record that stood in no array, as it would be none or several there.
+_BETWEEN = re.compile(rb'(?:[^\[\]{},"]|\}|%b)*+[\],](?:[^\[{"]|%b)*+' % (_TEXT, _TEXT), re.DOTALL)
 # A record none of whose texts holds the end of a line: in one that does JSON allows none.
+_ENDS_IN_ARRAY, _ENDS_WITHIN = "the file ends before its array does", "the file ends within it"
 _TEXTS_ON_A_LINE = r'^(?:[^"]|"(?:[^"\\\r\n]|\\[^\r\n])*")*$'
 
 
@@ -77,6 +80,31 @@ def _judged(records: Array, most: int, before: int) -> Mapping[str, Array]:
 def document_slice(uri: str, facts: FileFacts, options: Options) -> DocumentSlice:
     """A file as it is now."""
     return DocumentSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
+
+
+def document_of(records: Iterable[tuple[bytes, str | None]]) -> Iterator[bytes]:
+    """A text that has these records of a file, each with the detail of its reject, and no others:
+    in one array, as far as that has them."""
+    yield b"[\n"
+    between, is_open = b"", True
+    for text, detail in records:
+        if detail == _ENDS_WITHIN or (detail is None and _BETWEEN.fullmatch(text)):
+            yield (b"\n]\n" if is_open else b"\n") + text
+            is_open = False
+        else:
+            yield (between if is_open else b"\n[\n") + text
+            between, is_open = b",\n", True
+        if detail == _ENDS_IN_ARRAY:
+            return
+        if detail == _no_value_before(b"]"):
+            yield b"\n]\n"
+            is_open = False
+    if is_open:
+        yield b"\n]\n"
+
+
+def _no_value_before(sign: bytes) -> str:
+    return f"there is no value before `{sign.decode()}`"
 
 
 def _records(chunks: Iterator[bytes], most: int) -> Iterator[Piece]:
@@ -169,9 +197,9 @@ class _DocumentSplitter:
         if self.large is not None:
             yield self.large
         elif self.in_array:
-            yield BadRecord(text, "the file ends before its array does")
+            yield BadRecord(text, _ENDS_IN_ARRAY)
         elif self.depth or self.in_text:
-            yield BadRecord(text, "the file ends within it")
+            yield BadRecord(text, _ENDS_WITHIN)
         elif text:
             yield pa.array([text], pa.binary())
 
@@ -189,7 +217,7 @@ class _DocumentSplitter:
             elif sign == b"," or (sign and self.elements):
                 if self.found:
                     yield self._taken()
-                yield BadRecord(b"", f"there is no value before `{sign.decode()}`")
+                yield BadRecord(b"", _no_value_before(sign))
         self.held, self.large = b"", None
         self.elements += 1
         self.in_array = self.in_array and sign != b"]"
