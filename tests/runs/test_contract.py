@@ -162,6 +162,38 @@ def test_each_change_of_a_column_is_told() -> None:
     }  # fmt: skip
 
 
+def test_without_a_header_the_order_of_the_columns_says_which_field_each_is() -> None:
+    def of(*columns: str, **written: Any) -> Contract:
+        changed = copy.deepcopy(content())
+        changed["source"]["columns"] = {
+            name: content()["source"]["columns"][name] for name in columns
+        }
+        changed["source"]["format"] = {"csv": written}
+        return contracts(changed)[0]
+
+    names = ["at", "key", "tag", "amount", "size"]
+    old = of(*names, header=False)
+    # As it is recorded, and read again.
+    old = Contract.model_validate_json(old.model_dump_json())
+    (one, other) = contract_differences(old, of(*names[:3], "size", "amount", header=False))
+    assert (one.what, one.before, one.after, one.verdict) == (
+        "source.columns.amount.field",
+        "number 4 of a record",
+        "number 5 of a record",
+        ChangeVerdict.TO_ACCEPT,
+    )
+    assert other.what == "source.columns.size.field"
+    assert contract_differences(old, of(*names, header=False)) == ()
+    # A field more at the end moves none; with a header their order says nothing.
+    (added,) = contract_differences(old, of(*names, "seen", header=False))
+    assert (added.what, added.verdict) == ("source.columns.seen", ChangeVerdict.SAFE)
+    inserted = contract_differences(old, of("at", "seen", *names[1:], header=False))
+    assert {one.what for one in inserted if one.refused} == {
+        f"source.columns.{name}.field" for name in names[1:]
+    }
+    assert contract_differences(of(*names), of(*names[::-1])) == ()
+
+
 @pytest.mark.parametrize("change", SAME.values(), ids=SAME)
 def test_what_no_query_knows_is_no_difference(change: Change) -> None:
     assert found(change) == []

@@ -15,7 +15,14 @@ from tidemark.pipeline.column_types import is_wider, same_type
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
-from tidemark.pipeline.model import Column, Pipeline, Source, Unique
+from tidemark.pipeline.model import (
+    Column,
+    CsvFormatOptions,
+    FilesSource,
+    Pipeline,
+    Source,
+    Unique,
+)
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.contract import Contract
 from tidemark.sources.kinds import source_changes
@@ -97,6 +104,29 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
             yield Difference(INGEST, what, before.type, "none", ChangeVerdict.SAFE, reason)
         else:
             yield from _column(name, before, after, new.event_time.column)
+            yield from _field(name, old, new)
+
+
+def _field(name: str, old: Source, new: Source) -> Iterator[Difference]:
+    """Without a header a column's field is the one at its place among the columns."""
+    before, after = (source.columns[name].path(name) for source in (old, new))
+    if _has_no_header(old) and _has_no_header(new):
+        before, after = (
+            (f"number {list(source.columns).index(name) + 1} of a record",) for source in (old, new)
+        )
+    if before != after:
+        reason = (
+            "Bronze keeps what was read from the other field before, beside what is read from "
+            "now on: keys, measures and `where` over it mix both, in windows that are open and "
+            "in closed ones that late rows touch"
+        )
+        what, verdict = f"source.columns.{name}.field", ChangeVerdict.TO_ACCEPT
+        yield Difference(INGEST, what, ".".join(before), ".".join(after), verdict, reason)
+
+
+def _has_no_header(source: Source) -> bool:
+    written = source.format if isinstance(source, FilesSource) else None
+    return isinstance(written, CsvFormatOptions) and not written.csv.header
 
 
 def _column(name: str, before: Column, after: Column, event_time: str) -> Iterator[Difference]:
@@ -110,14 +140,6 @@ def _column(name: str, before: Column, after: Column, event_time: str) -> Iterat
                 "column's name, or keep the type and `derive` a column from it",
             )
         yield Difference(INGEST, what, before.type, after.type, verdict, reason)
-    if before.path(name) != after.path(name):
-        paths = ".".join(before.path(name)), ".".join(after.path(name))
-        reason = (
-            "Bronze keeps what was read from the other field before, beside what is read from "
-            "now on: keys, measures and `where` over it mix both, in windows that are open and "
-            "in closed ones that late rows touch"
-        )
-        yield Difference(INGEST, f"{what}.field", *paths, ChangeVerdict.TO_ACCEPT, reason)
     if before.nullable != after.nullable:
         yield _safe(what, _null(before.nullable), _null(after.nullable))
     for part in ("nulls", "trim", "from_text"):
