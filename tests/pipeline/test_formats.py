@@ -79,6 +79,13 @@ def test_the_form_of_a_csv_file_is_what_the_pipeline_says_with_the_kinds_of_its_
         ({"format": {"csv": {"encoding": "zlib"}}}, "no encoding of text"),
         ({"format": "csv", "columns": {"at": "timestamp", "x": "array<int>"}}, "is one value"),
         (
+            {
+                "format": {"csv": {"header": False}},
+                "when": {"field": "type", "in": ["x"]},
+            },
+            "`when` asks for the field `type`, which is no column, and files without a header",
+        ),
+        (
             {"files": "landing/*.csv.gz", "columns": {"at": "timestamp", "x": "map<string,int>"}},
             "is one value",
         ),
@@ -88,6 +95,32 @@ def test_what_no_file_can_be_is_refused(source: dict[str, Any], told: str) -> No
     with pytest.raises(PipelineFileInvalid) as found:
         source_of(**source)
     assert told in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "is_csv"),
+    [
+        ("landing/*.csv", True), ("landing/*.CSV", True), ("landing/**/*.tsv.Gz", True),
+        ("landing/*.csv*", True), ("landing/*.csv.*", True), ("landing/a.csv.zst*", True),
+        ("exports.csv.d/2026/*.json", False), ("landing.csv/*", False), ("landing/*", False),
+        ("landing/*.csv.json", False), ("landing/*csv", False),
+    ],
+)  # fmt: skip
+def test_a_pattern_is_of_csv_where_its_names_end_so(files: str, is_csv: bool) -> None:
+    columns = {**clicks()["source"]["columns"], "x": "array<int>"}
+    if not is_csv:
+        assert source_of(files=files, columns=columns).columns["x"].type == "array<int>"
+        return
+    with pytest.raises(PipelineFileInvalid, match="is one value"):
+        source_of(files=files, columns=columns)
+
+
+def test_when_may_ask_for_a_column_of_a_file_without_a_header() -> None:
+    kind = {"type": "string", "field": "Type"}
+    columns = {**clicks()["source"]["columns"], "kind": kind}
+    when = {"field": "Type", "in": ["x"]}
+    written = {"csv": {"header": False}}
+    assert source_of(columns=columns, when=when, format=written).when is not None
 
 
 def test_another_format_is_a_safe_change() -> None:

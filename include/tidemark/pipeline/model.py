@@ -42,7 +42,7 @@ from tidemark.pipeline.fold_types import emitted_type
 from tidemark.pipeline.reasons import REASONS
 from tidemark.pipeline.settings.spark import as_text
 from tidemark.pipeline.settings.state import StateStore
-from tidemark.pipeline.source_files import split_files
+from tidemark.pipeline.source_files import plain_name, split_files
 
 
 def _column_name(name: str) -> str:
@@ -442,17 +442,25 @@ class FilesSource(Source):
 
     @model_validator(mode="after")
     def _fields_are_values(self) -> Self:
-        named = self.format is None and re.search(r"\.(csv|tsv)\b", self.files)
+        # A pattern may end as `*.csv*`.
+        name = plain_name(self.files.rstrip("*.")).lower()
+        named = self.format is None and name.endswith((".csv", ".tsv"))
         if self.format != "csv" and not isinstance(self.format, CsvFormatOptions) and not named:
             return self
-        paths = {name: column.path(name) for name, column in self.columns.items()}
-        if self.when is not None:
-            paths["when"] = self.when.field
-        for name, path in paths.items():
+        paths = [(name, column.path(name)) for name, column in self.columns.items()]
+        asked = [] if self.when is None else [("when", self.when.field)]
+        for name, path in [*paths, *asked]:
             if len(path) > 1:
                 raise ValueError(
                     f"`{name}` has a field within others, and fields of CSV have none within them: "
                     f"a name that holds dots is written as a list, `field: [{'.'.join(path)}]`"
+                )
+        has_header = not isinstance(self.format, CsvFormatOptions) or self.format.csv.header
+        for _, path in asked:
+            if not has_header and path not in dict(paths).values():
+                raise ValueError(
+                    f"`when` asks for the field `{path[0]}`, which is no column, and files without "
+                    "a header have no other fields: declare a column"
                 )
         if self.explode is not None:
             raise ValueError("`explode` takes an array apart, and a field of CSV is one value")

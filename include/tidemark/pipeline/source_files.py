@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 from tidemark.pipeline.names import PIPELINE_NAMES_IN_USE, find_control_character
 
+# Ends of names that say how a file is packed.
+PACKED = (".gz", ".bz2", ".deflate", ".zst", ".lz4")
 _GLOB = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
@@ -35,6 +37,14 @@ def split_files(pattern: str) -> SourceFiles:
     _check_stars(folder, name)
     _check_folder(pattern, folder)
     return SourceFiles(folder, recursive, name)
+
+
+def plain_name(place: str) -> str:
+    """The file's name without the ends that say how it is packed."""
+    name = place.rpartition("/")[2]
+    while name.lower().endswith(PACKED):
+        name = name.rpartition(".")[0]
+    return name or "lines"
 
 
 def is_uri(place: str) -> bool:

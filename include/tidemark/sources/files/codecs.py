@@ -14,13 +14,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
+from tidemark.pipeline.source_files import PACKED
+
 _CHUNK = 8 * 1024 * 1024
 # So much of a packed file is given to a decoder of streams at once.
 _PACKED_CHUNK = 64 * 1024
 # Ends of names whose packing nothing here reads.
 _NOT_READ = (".snappy", ".lzo", ".sz", ".xz", ".br", ".zip", ".7z", ".tar", ".tgz", ".z")
 _ARROW = {".zst": "zstd", ".lz4": "lz4"}
-PACKED = (".gz", ".bz2", ".deflate", *_ARROW)
 # What the readers say of bytes that are not packed as the name says, or end too early.
 # ValueError: Arrow's.
 FAULTS = (gzip.BadGzipFile, EOFError, zlib.error, OSError, ValueError)
@@ -29,14 +30,6 @@ FAULTS = (gzip.BadGzipFile, EOFError, zlib.error, OSError, ValueError)
 def is_packed(place: str) -> bool:
     """Must the file be read from its beginning?"""
     return place.lower().endswith((*PACKED, *_NOT_READ))
-
-
-def plain_name(place: str) -> str:
-    """The file's name without the ends that say how it is packed."""
-    name = place.rpartition("/")[2]
-    while name.lower().endswith(PACKED):
-        name = name.rpartition(".")[0]
-    return name or "lines"
 
 
 def why_not_read(place: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
 from tidemark.pipeline.reasons import TOO_LARGE
-from tidemark.sources.files.codecs import plain_name
+from tidemark.pipeline.source_files import plain_name
 from tidemark.sources.files.lines import first_lines
 from tidemark.sources.formats.formats import (
     AVRO,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
-from tidemark.sources.files.codecs import plain_name
+from tidemark.pipeline.source_files import plain_name
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm, CsvValue
 
 if TYPE_CHECKING:
