@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from tidemark.operators.calendars.calendars import Calendars
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import (
+    CalendarTable,
     FoldTable,
     JoinTable,
     Pipeline,
@@ -18,6 +20,7 @@ from tidemark.pipeline.model import (
 
 KINDS: dict[type[Table], type[Operator]] = {
     WindowTable: Windows,
+    CalendarTable: Calendars,
     SessionTable: Sessions,
     JoinTable: Joins,
     FoldTable: Folds,

@@ -15,6 +15,7 @@ from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, sp
 from tidemark.pipeline.expressions.sql import check_row, measure_types
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
+from tidemark.pipeline.model import LOCAL_DATE, CalendarTable, table_kind
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, duration, section
@@ -63,6 +64,9 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
         if isinstance(key, str) and (known := known_name(key, scope)):
             found[folded(key)] = KnownName(key, known.type)
             kinds[key] = kind_of_name(known)
+    if table_kind(table) is CalendarTable:
+        found[LOCAL_DATE] = KnownName(LOCAL_DATE, spark_type("date"))
+        kinds[LOCAL_DATE] = kind_of_name(found[LOCAL_DATE])
     if "join" in table:
         found[MATCHES] = KnownName(MATCHES, spark_type("bigint"))
         kinds[MATCHES] = kind_of_name(found[MATCHES])

@@ -72,3 +72,8 @@ def length_of(milliseconds: int) -> timedelta:
 def instant_of(milliseconds: int) -> datetime:
     """The instant of milliseconds since 1970, in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def instant_of_us(microseconds: int) -> datetime:
+    """The instant of microseconds since 1970, in UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)

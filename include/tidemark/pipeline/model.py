@@ -86,6 +86,11 @@ def _starting(value: str | dict[str, dict[int, int]]) -> str | dict[str, dict[in
     return value
 
 
+def _zone(name: str) -> str:
+    event_time_formats.check_zone(name)
+    return name
+
+
 def _files(pattern: str) -> str:
     split_files(pattern)
     return pattern
@@ -811,6 +816,57 @@ class WindowTable(Table):
         return length if length == slide else f"{length}, every {slide}"
 
 
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+
+class CalendarWindow(_Model):
+    """Days, weeks, months, quarters or years of a time zone."""
+
+    calendar: Literal["day", "week", "month", "quarter", "year"] = Field(
+        default="day", description="What a window is, from midnight to midnight of the zone"
+    )
+    length: Literal["1 day"] | None = Field(
+        default=None, description="Beside a zone another way to say `calendar: day`"
+    )
+    zone: Annotated[str, AfterValidator(_zone)] = Field(
+        description="As in Europe/Vienna, of the IANA database"
+    )
+    starts: Weekday = Field(default="monday", description="The first day of a week")
+
+    @model_validator(mode="after")
+    def _says_one_length(self) -> Self:
+        if self.length is not None and self.calendar != "day":
+            raise ValueError("says one of `calendar` and `length`")
+        if self.starts != "monday" and self.calendar != "week":
+            raise ValueError("`starts` is the first day of `calendar: week`")
+        return self
+
+
+# No window of a calendar is longer: a clock is set back by less than a day.
+LONGEST_DAYS = {"day": 2, "week": 8, "month": 32, "quarter": 93, "year": 367}
+# Gold's column of such a table: the first day of the window, there.
+LOCAL_DATE = "local_date"
+
+
+class CalendarTable(Table):
+    """One aggregate of the source over days, weeks, months, quarters or years of a zone."""
+
+    window: CalendarWindow
+    output_mode: Literal["append"] = Field(
+        default="append", description="append: a window once, when it is closed"
+    )
+    stream: Literal["recompute"] = Field(
+        default="recompute",
+        description="recompute: each run computes from bronze what closes. Spark's streams know no "
+        "windows whose lengths differ",
+    )
+
+    @property
+    def rows_are(self) -> str:
+        week = f", from {self.window.starts}" if self.window.calendar == "week" else ""
+        return f"{self.window.calendar}s of {self.window.zone}{week}"
+
+
 class GappedTable(Table, ABC):
     """A table over stretches of a key's rows: those that lie no further apart than a gap, whatever
     the length of all of them."""
@@ -1047,10 +1103,16 @@ class FoldTable(GappedTable):
         return f"outputs of {self.fold.python}, episodes {duration_text(self.gap)} apart"
 
 
-AnyTable = WindowTable | SessionTable | JoinTable | FoldTable
+AnyTable = WindowTable | CalendarTable | SessionTable | JoinTable | FoldTable
 
 # The kinds of tables that have a key which no other has; the others are told by their `window`.
 TABLE_KINDS: dict[str, type[Table]] = {"join": JoinTable, "fold": FoldTable}
+# Those whose `window` has such a key.
+WINDOW_KINDS: dict[str, type[Table]] = {
+    "session": SessionTable,
+    "calendar": CalendarTable,
+    "zone": CalendarTable,
+}
 
 
 def table_kind(content: object) -> type[Table]:
@@ -1061,7 +1123,8 @@ def table_kind(content: object) -> type[Table]:
         if key in TABLE_KINDS:
             return TABLE_KINDS[key]
     window = keys.get("window")
-    return SessionTable if isinstance(window, dict) and "session" in window else WindowTable
+    said = window if isinstance(window, dict) else {}
+    return next((WINDOW_KINDS[key] for key in said if key in WINDOW_KINDS), WindowTable)
 
 
 def _table_of_its_kind(value: object, info: ValidationInfo) -> object:

@@ -36,7 +36,15 @@ from tidemark.pipeline.join_rules import (
     scope_of,
     unjoinable_columns,
 )
-from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, source_kind, table_kind
+from tidemark.pipeline.model import (
+    LOCAL_DATE,
+    CalendarTable,
+    FoldTable,
+    Pipeline,
+    SessionTable,
+    source_kind,
+    table_kind,
+)
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.spark import as_text, check_pipeline_setting
@@ -223,6 +231,7 @@ def _table(
 ) -> Iterator[Problem]:
     yield from _output_mode(document, path, table)
     yield from _stream(document, path, table)
+    yield from _local_date(document, path, table)
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
@@ -289,6 +298,19 @@ def _stream(document: Document, path: KeyPath, table: Section) -> Iterator[Probl
             "`stream` out"
         )
         yield document.problem((*path, "stream"), message, value="recompute")
+
+
+def _local_date(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+    if table_kind(table) is not CalendarTable:
+        return
+    message = "is kept in a table of a zone's calendar for the first day of its windows"
+    for number, key in enumerate(table.get("group_by") or ()):
+        if isinstance(key, str) and names.folded(key) == LOCAL_DATE:
+            yield document.problem((*path, "group_by", number), message, value=key)
+    for measure in section(table, "measures"):
+        if names.folded(measure) == LOCAL_DATE:
+            place = (*path, "measures", measure)
+            yield document.problem(place, message, value=measure, at_key=True)
 
 
 def _key(

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tidemark.pipeline.model import SOURCE_KINDS, TABLE_KINDS, Pipeline
+from tidemark.pipeline.model import SOURCE_KINDS, TABLE_KINDS, WINDOW_KINDS, Pipeline
 
 
 def pipeline_schema() -> dict[str, Any]:
@@ -41,9 +41,10 @@ def _by_its_keys(kinds: list[dict[str, Any]]) -> dict[str, Any]:
     """A table is of the kind that its keys tell, as `table_kind` has it: of several that it may be,
     editors would say that it is none, and not where."""
     by_name = _by_name(kinds)
-    rule = {"required": ["session"]}
-    of_sessions = {"required": ["window"], "properties": {"window": rule}}
-    found = {"if": of_sessions, "then": by_name["SessionTable"], "else": by_name["WindowTable"]}
+    found: dict[str, Any] = by_name["WindowTable"]
+    for key, kind in WINDOW_KINDS.items():
+        window = {"required": ["window"], "properties": {"window": {"required": [key]}}}
+        found = {"if": window, "then": by_name[kind.__name__], "else": found}
     return _told_by_key(by_name, TABLE_KINDS, found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.model import LONGEST_RANGE
+from tidemark.pipeline.model import LONGEST_DAYS, LONGEST_RANGE
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, duration, section
 from tidemark.pipeline.yaml_file import Document, KeyPath
@@ -81,5 +81,10 @@ def _keep(document: Document, usable: Section, delay: timedelta) -> Iterator[Pro
 
 def _longest_window(tables: Section) -> timedelta | None:
     windows = (section(table, "window") for table in tables.values())
-    lengths = (duration(window, "length") for window in windows)
+    lengths = map(_length, windows)
     return max((length for length in lengths if length is not None), default=None)
+
+
+def _length(window: Section) -> timedelta | None:
+    days = LONGEST_DAYS.get(window.get("calendar", "day")) if "zone" in window else None
+    return duration(window, "length") if days is None else timedelta(days=days)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from tests.kit.late_model import EPOCH
 from tests.kit.running import Place, clicks
@@ -26,6 +27,7 @@ from tests.operators.contract.stretches import StretchTable
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import (
+    CalendarTable,
     FoldTable,
     GappedTable,
     JoinTable,
@@ -275,6 +277,38 @@ def _windows(mode: str, length: int = 10, slide: int = 10) -> WindowTable:
     )
 
 
+def _days(zone: str = "Atlantic/Cape_Verde", calendar: str = "day") -> CalendarTable:
+    content = {
+        "window": {"calendar": calendar, "zone": zone},
+        "group_by": ["key"],
+        "measures": {"events": "count(*)", "amount": "sum(amount)"},
+    }
+    return CalendarTable.model_validate(content)
+
+
+def calendar_days(table: CalendarTable) -> Callable[[Sequence[Row]], Known]:
+    """Of a zone whose clocks do not change: by the date that they show."""
+    zone = ZoneInfo(table.window.zone)
+
+    def model(rows: Sequence[Row]) -> Known:
+        amounts: defaultdict[tuple[date, str | None], list[int]] = defaultdict(list)
+        for row in rows:
+            amounts[row["at"].astimezone(zone).date(), row["key"]].append(row["amount"])
+        return {
+            (_midnight(day, zone), key): (
+                *(_midnight(day + timedelta(days=1), zone), day),
+                *(len(held), sum(held), len(held)),
+            )
+            for (day, key), held in amounts.items()
+        }
+
+    return model
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, time(), zone).astimezone(UTC)
+
+
 def _stretches(length: int = 30, gap: int = 3) -> StretchTable:
     content = {"window": {"length": f"{length} minutes"}, "group_by": ["key"], "gap": gap * MINUTE}
     return StretchTable.model_validate(content)
@@ -286,6 +320,8 @@ def _kinds() -> Iterator[Kind]:
         yield Kind(f"windows-{mode}", table, windows(table), [_windows(mode, 20, 10)])
     sliding = _windows("update", 15, 5)
     yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
+    days, others = _days(), [_days(calendar="week"), _days("America/Noronha")]
+    yield Kind("days", days, calendar_days(days), others)
     for mode in ("append", "complete"):
         of_rows, longer = session_table(mode), session_table(mode, 7 * MINUTE)
         yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [longer])
@@ -351,6 +387,7 @@ _ALL: Mapping[str, Kind] = {
 _COUNT_SOME = (
     *("windows-update", "windows-append", "windows-complete", "windows-append-recomputed"),
     *("sessions-append", "sessions-append-recomputed", "folds", "joins-inner", "joins-left"),
+    "days",
 )
 KINDS: Mapping[str, Kind] = {
     **_ALL,

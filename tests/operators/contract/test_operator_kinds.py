@@ -142,7 +142,7 @@ def test_what_is_open_first_and_what_is_kept_first_are_where_ranges_begin(kind: 
         found = operator.starting_in(first, first + timedelta(days=1))
         assert found is not None
         assert found.first_start == first
-    before = operator.starting_in(DAY, opened)
+    before = operator.starting_in(DAY - timedelta(days=1), opened)
     assert before is not None
     assert before.last_end <= close or not kind.has_fixed_lengths
 
@@ -332,8 +332,8 @@ SEED = 371
 
 
 def runs_of(kind: Kind) -> int:
-    """Two; after the first the windows of stretches, which are as long, are all open."""
-    return 3 if kind.name == "stretches" else 2
+    """Two; after the first the windows of stretches and days, which are as long, are all open."""
+    return {"stretches": 3, "days": 4, "days-where": 4}.get(kind.name, 2)
 
 
 @pytest.fixture(scope="module", params=IN_SPARK)
@@ -410,16 +410,16 @@ def test_an_audit_finds_gold_equal_and_a_backfill_brings_back_what_was_damaged(
 
 def whole_range(place: KindPlace) -> tuple[Any, Any]:
     """The widest range of closed rows."""
-    return DAY - timedelta(hours=1), place.kind.operator.first_open_start(close_ms(place))
+    return DAY - timedelta(days=2), place.kind.operator.first_open_start(close_ms(place))
 
 
 def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     spark: SparkSession, ran: tuple[KindPlace, list[Row]]
 ) -> None:
     place, rows = again(ran)
-    kind, a_day_later = place.kind, DAY + timedelta(days=1)
+    kind, days_later = place.kind, DAY + timedelta(days=2)
     assert any(values[0] > instant_of(close_ms(place)) for values in kind.model(rows).values())
-    succeed(spark, place, "idle", scheduled=a_day_later)
+    succeed(spark, place, "idle", scheduled=days_later)
     # In milliseconds, so that nothing ends behind it.
     last_end = kind.last_end(rows)
     assert close_ms(place) == epoch_ms(last_end + timedelta(microseconds=999))
@@ -427,7 +427,7 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     new = [event(5), *([{**event(4), "side": "right"}] if kind.joins else [])]
     rows += new
     place.land_rows("late.json", new)
-    succeed(spark, place, "late", scheduled=a_day_later)
+    succeed(spark, place, "late", scheduled=days_later)
     assert place.known() == kind.model(rows)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidemark.operators.calendars.calendars import Calendars
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
+from tidemark.streaming.operators.calendars import StreamedCalendars
 from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.operator import StreamedOperator
@@ -17,6 +19,7 @@ from tidemark.streaming.operators.windows import StreamedWindows
 
 STREAMED: dict[type[Operator], type[StreamedOperator]] = {
     Windows: StreamedWindows,
+    Calendars: StreamedCalendars,
     Sessions: StreamedSessions,
     Joins: StreamedJoins,
     Folds: StreamedFolds,

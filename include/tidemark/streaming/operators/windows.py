@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.operators.operator import BRONZE
+from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.counts import dates_of
 from tidemark.operators.windows.in_duckdb import window_starts
@@ -44,8 +44,8 @@ class StreamedWindows(StreamedOperator):
         starts, length = window_starts(closed), self.table.window.length
         on_dates = F.col("_event_date").isin(sorted(dates_of(starts, length)))
         rows = rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
-        wanted = self._in(self._assigned(rows), closed, "left_semi")
-        return self._measured(wanted, F.col("_window"))
+        wanted = in_windows(self.operator, self._assigned(rows), closed, "left_semi")
+        return measured_windows(self.operator, self.exact, wanted, F.col("_window"))
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         stretch = Stretch(first_end - self.table.window.length, last_end)
@@ -60,9 +60,9 @@ class StreamedWindows(StreamedOperator):
     def _windows(self, rows: DataFrame) -> DataFrame:
         if self.excluded is None or not self.excluded.num_rows:
             # By the window itself: the state's column is called by what is grouped by.
-            return self._measured(rows, self._window())
-        assigned = self._in(self._assigned(rows), self.excluded, "left_anti")
-        return self._measured(assigned, F.col("_window"))
+            return measured_windows(self.operator, self.exact, rows, self._window())
+        assigned = in_windows(self.operator, self._assigned(rows), self.excluded, "left_anti")
+        return measured_windows(self.operator, self.exact, assigned, F.col("_window"))
 
     def _window(self) -> Column:
         window = self.table.window
@@ -73,33 +73,40 @@ class StreamedWindows(StreamedOperator):
         """Each row once for each window that it is in: `_window`."""
         return rows.withColumn("_window", self._window())
 
-    def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
-        """The rows that are in these windows, or in none of them. Null keys are keys."""
-        identity = windows.select(list(self.operator.identity))
-        listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
-        same = [
-            F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
-            *[
-                F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
-                for key in self.table.group_by
-            ],
-        ]
-        return assigned.alias("assigned").join(listed, same, how)
-
-    def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
-        table = self.table
-        keys = [F.col(f"`{key}`") for key in table.group_by]
-        grouped = rows.groupBy(window.alias("_window"), *keys)
-        return measured(grouped, table.measures, rows, self.exact).select(
-            F.col("_window.start").alias("window_start"),
-            F.col("_window.end").alias("window_end"),
-            *keys,
-            *[F.col(f"`{name}`") for name in table.measures],
-            "rows",
-            FAILURE,
-        )
-
 
 def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:
     """The event times that windows with these starts cover: few stretches, in order."""
     return joined(Stretch(start, start + length) for start in starts)
+
+
+def in_windows(operator: Operator, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
+    """The rows, each with the window that it is assigned to (`_window`), that are in these windows
+    and keys, or in none of them. Null keys are keys."""
+    identity = windows.select(list(operator.identity))
+    listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
+    same = [
+        F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
+        *[
+            F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
+            for key in operator.table.group_by
+        ],
+    ]
+    return assigned.alias("assigned").join(listed, same, how)
+
+
+def measured_windows(
+    operator: Operator, exact: bool, rows: DataFrame, window: Column, *more: str
+) -> DataFrame:
+    """One row for each window and key, with the window's `more` fields behind its bounds."""
+    table = operator.table
+    keys = [F.col(f"`{key}`") for key in table.group_by]
+    grouped = rows.groupBy(window.alias("_window"), *keys)
+    return measured(grouped, table.measures, rows, exact).select(
+        F.col("_window.start").alias("window_start"),
+        F.col("_window.end").alias("window_end"),
+        *[F.col(f"_window.{name}") for name in more],
+        *keys,
+        *[F.col(f"`{name}`") for name in table.measures],
+        "rows",
+        FAILURE,
+    )

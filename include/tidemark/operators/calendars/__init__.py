@@ -1,0 +1,1 @@
+"""Days, weeks, months, quarters and years of a time zone, as an operator."""
