@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.kit.rewinding import rewound
 from tests.kit.running import SCHEDULED, Place, accept_changed_file, succeed
 from tests.sources.contract.test_every_kind import EACH_POINT, fail_at
 from tests.sources.contract.worlds import WORLDS, Topics
@@ -315,6 +316,25 @@ def test_a_batch_ends_by_the_rules_that_it_was_begun_with_and_the_next_by_the_ne
     # Bronze is not judged again.
     assert sorted(place.bronze()["amount"].to_pylist()) == [-1, 50, 50, 80]
     assert accept_changed_file(place) == []
+
+
+def test_what_a_rewind_has_read_again_is_judged_by_the_rules_of_then(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = WORLDS["files"](tmp_path, **RULED)
+    for number in range(2):
+        world.land("0", [row(80), row(-1), row(2), row(50, None)])
+        succeed(spark, world.place, f"run {number}")
+    given = world.place.content
+    rules = [NEGATIVE, {"name": "no key", "reject": "key is null"}, RULES[3]]
+    changed = {**given, "source": {**given["source"], "rules": rules}}
+    place = replace(world.place, content=changed)
+    rewound(spark, place, "run 0")
+    assert told(place)["counted"] == {"large": 1, "no key": 1}
+    found = succeed(spark, place, "again").rows
+    assert (found.counted, found.rejected) == ({"large": 1}, {"negative amount": 1, "no key": 1})
+    reasons = {"negative amount": 2, "small": 1, "no key": 1}
+    assert (told(place)["reasons"], told(place)["counted"]) == (reasons, {"large": 2, "no key": 1})
 
 
 def test_status_and_ledger_tell_both_kinds_of_rules_by_name(

@@ -128,10 +128,11 @@ def by_spark(frame: DataFrame, asked: Sequence[str]) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.second
 def test_both_engines_say_of_the_same_rows_that_they_count(
     spark: SparkSession, bronze: Path
 ) -> None:
-    asked = conditions(46, 110)
+    asked = conditions(46, 60)
     assert len(asked) > 40
     found = by_duckdb(bronze, asked)
     frame = spark.read.format("delta").load(str(bronze))
