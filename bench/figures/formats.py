@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,19 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     return [_figure(found, rows)]
 
 
+def rows_of(number: int) -> Iterator[dict[str, Any]]:
+    """Rows of COLUMNS, the same each time."""
+    for n in range(number):
+        yield {
+            "at": f"2026-03-{1 + n % 28:02}T{n % 24:02}:{n % 60:02}:00.{n % 1000:03}Z",
+            "id": f"id-{n:08}", "page": f"/shop/{n % 313}", "n": n % 1000, "share": n * 0.37,
+        }  # fmt: skip
+
+
 def _written(folder: Path, rows: int) -> dict[str, Path]:
     """One file of each format, all with the same rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = [
-        {
-            "at": f"2026-03-{1 + n % 28:02}T{n % 24:02}:{n % 60:02}:00.{n % 1000:03}Z",
-            "id": f"id-{n:08}", "page": f"/shop/{n % 313}", "n": n % 1000, "share": n * 0.37,
-        }
-        for n in range(rows)
-    ]  # fmt: skip
+    content = list(rows_of(rows))
     files = {form: folder / f"rows.{form}" for form in FORMATS}
     lines = [json.dumps(one, separators=(",", ":")) for one in content]
     files["json_lines"].write_text("\n".join(lines) + "\n")

@@ -1,8 +1,9 @@
 """The typed tier: rows whose source gives them with types, which need not be read as text again.
 
-It takes what can be nothing else: a value of its column's own type, and text in a form that blocks
-take. For a row with anything else, a null where none may be, a time outside of the limits, its line
-is judged; so is each row where the source has fields that would be unknown.
+It takes what can be nothing else: a value of its column's own type, text in a form that blocks
+take, a whole number or decimal whose text has that form, a float for a double. For a row with
+anything else, a null where none may be, a time outside of the limits, its line is judged; so is
+each row where the source has fields that would be unknown.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import BlockRows
 from tidemark.judge.event_time import ISO
 from tidemark.judge.fast_forms import SimpleForm, event_time_form, simple_form
+from tidemark.judge.json_text import Number
 from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import TIMESTAMP, ColumnRule, Rules
@@ -60,6 +62,8 @@ class TypedReader:
 
     def _read(self, column: ColumnRule, array: Array) -> tuple[Array, list[Array]]:
         """The column's values, and which of them are in doubt. ArrowInvalid where text is none."""
+        if array.type != (own := arrow_type(column.kind)) and not pa.types.is_string(array.type):
+            array = array.cast(own if pa.types.is_floating(array.type) else pa.string())
         if pa.types.is_string(array.type):
             array.validate(full=True)
             form, doubts = self.forms[column.name], []
@@ -105,7 +109,12 @@ def typed_reader(
                 return None
             if form.read_as == pa.string() and (column.has_texts or column.kind == _BINARY):
                 return None
-        elif kind != arrow_type(column.kind) or (is_time and rules.event_time.format != ISO):
+        elif kind != arrow_type(column.kind):
+            is_number = pa.types.is_integer(kind) or pa.types.is_decimal128(kind)
+            is_float = kind == pa.float32() and column.kind == _DOUBLE
+            if not is_float and not (is_number and Number in form.types):
+                return None
+        elif is_time and rules.event_time.format != ISO:
             return None
         elif kind == TIMESTAMP:
             form = simple_form(SimpleKind("timestamp"))
@@ -113,5 +122,5 @@ def typed_reader(
     return TypedReader(rules, limits, forms)
 
 
-_BINARY = SimpleKind("binary")
+_BINARY, _DOUBLE = SimpleKind("binary"), SimpleKind("double")
 _BOOLEANS = "true|false"

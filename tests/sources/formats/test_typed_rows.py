@@ -44,6 +44,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
     pa.int8(): st.integers(-128, 127),
+    pa.uint64(): st.integers(0, 2**64 - 1),
     pa.float64(): st.floats(),
     pa.float32(): st.floats(width=32),
     pa.bool_(): st.booleans(),
@@ -53,6 +54,8 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.timestamp("ms", "UTC"): TIMES.map(lambda one: one.replace(microsecond=0)),
     pa.decimal128(10, 2): st.decimals(-99_999_999, 99_999_999, places=2),
     pa.decimal128(12, 3): st.decimals(-99_999_999, 99_999_999, places=3),
+    pa.decimal128(30, 12): st.decimals(-99, 99, places=12),
+    pa.decimal128(5, 0): st.decimals(-99_999, 99_999, places=0),
     pa.binary(): st.binary(max_size=5),
     pa.list_(pa.int64()): st.lists(st.integers(0, 5), max_size=2),
 }
@@ -61,6 +64,9 @@ DECLARED = {
     "double": pa.float64(), "float": pa.float32(), "boolean": pa.bool_(), "date": pa.date32(),
     "timestamp": UTC_MICROS, "decimal(10,2)": pa.decimal128(10, 2), "binary": pa.binary(),
 }  # fmt: skip
+# Of a number's column, types whose values may be its own.
+TYPES_OF_NUMBERS = [one for one in VALUES if pa.types.is_integer(one) or pa.types.is_decimal(one)]
+TYPES_OF_NUMBERS += [pa.float32(), pa.float64()]
 ISO_TEXTS = st.one_of(
     TIMES.map(lambda one: f"{one.isoformat()}Z"),
     st.sampled_from(["", "2026-03-01", "2026-02-30T00:00:00Z"]),
@@ -73,6 +79,12 @@ EVENT_TIMES: list[tuple[pa.DataType, st.SearchStrategy[Any], dict[str, Any]]] = 
     (pa.string(), ISO_TEXTS, {}),
     (pa.string(), ISO_TEXTS, {"zone": "Europe/Vienna"}),
     (pa.int64(), st.integers(1_700_000_000, 1_790_000_000), {"format": "epoch_seconds"}),
+    (pa.int64(), VALUES[pa.int64()], {"format": "epoch_millis"}),
+    (
+        pa.decimal128(14, 3),
+        st.decimals(1_770_000_000, 1_790_000_000, places=3),
+        {"format": "epoch_seconds"},
+    ),
 ]
 
 
@@ -98,7 +110,9 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], pa.Table]:
             continue
         # Mostly of its own type, as what else there is ends the tier for all rows.
         source = DECLARED[declared]
-        if draw(st.integers(0, 11)) == 0:
+        if source in TYPES_OF_NUMBERS and draw(st.integers(0, 2)) == 0:
+            source = draw(st.sampled_from(TYPES_OF_NUMBERS))
+        elif draw(st.integers(0, 11)) == 0:
             source = draw(st.sampled_from(list(VALUES)))
         values = [draw(st.one_of(st.none(), VALUES[source])) for _ in range(number)]
         content[name] = pa.array(values, source)

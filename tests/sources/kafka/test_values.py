@@ -119,6 +119,9 @@ def test_a_value_that_is_cut_anywhere_or_goes_on_is_none() -> None:
     for cut in range(len(value)):
         assert why_not(values, value[:cut])
     assert "1 bytes lie behind" in why_not(values, value + b"\0")
+    flag = {"type": "record", "name": "Flag", "fields": [{"name": "b", "type": "boolean"}]}
+    without = why_not(avro(_1=flag), b"\0\0\0\0\1")
+    assert without == "It is no record of schema 1 (cannot read boolean)"
     assert "begins with 7b 7d" in why_not(values, b"{}")
     assert "begins with nothing" in why_not(values, b"")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -47,7 +47,7 @@ _UNPACKED = 8
 ESCAPED = "surrogateescape"
 # Before the names of logical types that are read here: fastavro's own raise an error in the middle
 # of a block where Python has no such time.
-_OWN = "tidemark-"
+OWN = "tidemark-"
 
 
 class _Bare:
@@ -90,7 +90,7 @@ class AvroSlice(WholeFile):
             # So bytes that are no UTF-8 stand in the line as they are: the judge says so of a row.
             stream: Any = _Stream(self.data())
             blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=ESCAPED)
-            read_own_types(blocks.writer_schema)
+            _read_own_types(blocks.writer_schema)
             for block in blocks:
                 # A record has one byte at least, unless all of its fields are null.
                 size = block.bytes_.getbuffer().nbytes
@@ -123,7 +123,7 @@ def avro_schema(uri: str, options: Options) -> Any:
 
 
 def record_line(record: Any) -> bytes:
-    """A record, read by a schema that went through `read_own_types`, as its JSON line."""
+    """A record, read by a schema that went through `_read_own_types`, as its JSON line."""
     try:
         text = _PLAIN.encode(record)
     except _NotPlain:
@@ -173,7 +173,17 @@ class _Stream:
         return self._at
 
 
-def read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
+def parsed_schema(content: Mapping[str, Any]) -> Any:
+    """What reads records of a `schema`, which may refer to `references`, by name; all are JSON."""
+    named: dict[str, Any] = {}
+    for one in content["references"].values():
+        fastavro.parse_schema(json.loads(one), named_schemas=named)
+    parsed = fastavro.parse_schema(json.loads(content["schema"]), named_schemas=named, expand=True)
+    _read_own_types(parsed)
+    return parsed
+
+
+def _read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
     """Let what this module knows of logical types read a schema, as fastavro has parsed it: changed
     in place, as names that stand for a type lead to the same one. ValueError where a type holds
     itself, whose records could be of any depth."""
@@ -182,19 +192,19 @@ def read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
             raise ValueError(f"its schema is recursive: {schema} holds itself")
     elif isinstance(schema, list):
         for branch in schema:
-            read_own_types(branch, within)
+            _read_own_types(branch, within)
     else:
         kind = schema["type"]
         if not isinstance(kind, str):
-            read_own_types(kind, within)
-        if f"{kind}-{_OWN}{schema.get('logicalType')}" in LOGICAL_READERS:
-            schema["logicalType"] = f"{_OWN}{schema['logicalType']}"
+            _read_own_types(kind, within)
+        if f"{kind}-{OWN}{schema.get('logicalType')}" in LOGICAL_READERS:
+            schema["logicalType"] = f"{OWN}{schema['logicalType']}"
         inner = (*within, schema["name"]) if "name" in schema else within
         for field in schema.get("fields", ()):
-            read_own_types(field["type"], inner)
+            _read_own_types(field["type"], inner)
         for part in ("items", "values"):
             if part in schema:
-                read_own_types(schema[part], inner)
+                _read_own_types(schema[part], inner)
 
 
 def _timestamp(unit: int, zone: str, value: int, *_: Any) -> str | _Bare:
@@ -239,14 +249,14 @@ def _uuid_bytes(value: bytes, *_: Any) -> str:
 
 _UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 for _name, _unit in _UNITS.items():
-    LOGICAL_READERS[f"long-{_OWN}timestamp-{_name}"] = partial(_timestamp, _unit, "Z")
-    LOGICAL_READERS[f"long-{_OWN}local-timestamp-{_name}"] = partial(_timestamp, _unit, "")
+    LOGICAL_READERS[f"long-{OWN}timestamp-{_name}"] = partial(_timestamp, _unit, "Z")
+    LOGICAL_READERS[f"long-{OWN}local-timestamp-{_name}"] = partial(_timestamp, _unit, "")
 LOGICAL_READERS |= {
-    f"int-{_OWN}time-millis": partial(_time_of_day, _UNITS["millis"]),
-    f"long-{_OWN}time-micros": partial(_time_of_day, _UNITS["micros"]),
-    f"int-{_OWN}date": _date,
-    f"bytes-{_OWN}decimal": _decimal,
-    f"fixed-{_OWN}decimal": _decimal,
-    f"string-{_OWN}uuid": _uuid_text,
-    f"fixed-{_OWN}uuid": _uuid_bytes,
+    f"int-{OWN}time-millis": partial(_time_of_day, _UNITS["millis"]),
+    f"long-{OWN}time-micros": partial(_time_of_day, _UNITS["micros"]),
+    f"int-{OWN}date": _date,
+    f"bytes-{OWN}decimal": _decimal,
+    f"fixed-{OWN}decimal": _decimal,
+    f"string-{OWN}uuid": _uuid_text,
+    f"fixed-{OWN}uuid": _uuid_bytes,
 }

@@ -21,7 +21,7 @@ from tidemark.pipeline.model import KafkaSource, Pipeline
 from tidemark.pipeline.reasons import MALFORMED, NO_VALUE, TOO_LARGE
 from tidemark.sources.kafka.values import MessageValues, Schemas, ValueUnusable
 from tidemark.sources.large_lines import LargeLine
-from tidemark.sources.source import AS_READ, DETAIL, REASON
+from tidemark.sources.source import AS_READ, DETAIL, REASON, TypedRows
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -53,6 +53,19 @@ class AsLines:
         """Does reading them take schemas of a registry?"""
         return self.values.ask_registry or (self.keys is not None and self.keys.ask_registry)
 
+    def typed(self, messages: Sequence[Message], most_bytes: int) -> TypedRows:
+        """Messages in their order whose values are Avro, and all that their lines have."""
+        from tidemark.sources.kafka.avro_columns import typed_records
+
+        prefixed = [one.value() if self.values.header(one) is None else None for one in messages]
+        rows, small = typed_records(prefixed, self.values.schemas, min(self.most_bytes, most_bytes))
+
+        def lines(places: pa.Array[Any] | None) -> pa.Table:
+            chosen = messages if places is None else [messages[n] for n in places.to_numpy()]
+            return self.table(chosen, most_bytes)
+
+        return TypedRows(rows, pa.table(_origin(messages)), small, lines)
+
     def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
         """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
         its further fields, of more than `most_bytes` is too large by any pipeline."""
@@ -62,11 +75,8 @@ class AsLines:
             AS_READ: pa.array([one.as_read for one in lines], pa.binary()),
             REASON: pa.array([one.reason for one in lines], pa.string()),
             DETAIL: pa.array([one.detail for one in lines], pa.string()),
-            TOPIC: pa.array([one.topic() for one in messages], pa.string()),
-            PARTITION: pa.array([one.partition() for one in messages], pa.int32()),
-            OFFSET: pa.array([one.offset() for one in messages], pa.int64()),
         }
-        return pa.table(columns)
+        return pa.table({**columns, **_origin(messages)})
 
     def _line(self, message: Message, most_bytes: int) -> _Line:
         value = message.value()
@@ -135,6 +145,14 @@ def spliced(value: bytes, fields: bytes) -> bytes:
     rest = body[1:]
     comma = b"" if rest.lstrip(_BLANK).startswith(b"}") else b","
     return b"{" + fields + comma + rest
+
+
+def _origin(messages: Sequence[Message]) -> dict[str, pa.Array[Any]]:
+    return {
+        TOPIC: pa.array([one.topic() for one in messages], pa.string()),
+        PARTITION: pa.array([one.partition() for one in messages], pa.int32()),
+        OFFSET: pa.array([one.offset() for one in messages], pa.int64()),
+    }
 
 
 @dataclass(frozen=True)

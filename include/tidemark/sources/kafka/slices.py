@@ -18,7 +18,7 @@ from tidemark.errors import DataDamaged, InputNeeded, SourceUnavailable
 from tidemark.sources.kafka.client import consumer_of, refusal
 from tidemark.sources.kafka.messages import AsLines
 from tidemark.sources.kafka.offsets import OffsetRange
-from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.sources.source import PartUnreadable, Slice, TypedRows
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, TopicPartition
@@ -55,12 +55,21 @@ class KafkaSlice(Slice):
     def estimated_bytes(self) -> int:
         return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
+    def typed(self, most_bytes: int) -> Iterator[TypedRows] | None:
+        if self.as_lines.values.format != "avro" or self.as_lines.fields:
+            return None
+        return (self.as_lines.typed(one, most_bytes) for one in self._readable())
+
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        return (self.as_lines.table(one, most_bytes) for one in self._readable())
+
+    def _readable(self) -> Iterator[Sequence[Message]]:
+        """The messages, up to those for which more is needed."""
         needed: set[str] = set()
         for messages in self.messages():
             needed |= self.as_lines.needed(messages)
             if not needed:
-                yield self.as_lines.table(messages, most_bytes)
+                yield messages
         if needed:
             raise InputNeeded(tuple(sorted(needed)))
 

@@ -110,7 +110,8 @@ class MessageValues:
             raise
         # Bytes that are no record of the schema raise nearly any error: all are about the value.
         except Exception as error:
-            said = f"{error}" or type(error).__name__
+            # Of some errors with where the stream lies in memory.
+            said = f"{error}".replace(f" from {stream}", "") or type(error).__name__
             raise ValueUnusable(f"{it} is no record of schema {number} ({said})") from error
         if behind:
             raise ValueUnusable(f"{behind:,} bytes lie behind {its} record of schema {number}")
@@ -153,13 +154,9 @@ def _of_protobuf(content: Mapping[str, Any]) -> Callable[[io.BytesIO], bytes]:
 def _of_avro(content: Mapping[str, Any]) -> Callable[[io.BytesIO], bytes]:
     import fastavro
 
-    from tidemark.sources.formats.avro import ESCAPED, read_own_types, record_line
+    from tidemark.sources.formats.avro import ESCAPED, parsed_schema, record_line
 
-    named: dict[str, Any] = {}
-    for one in content["references"].values():
-        fastavro.parse_schema(json.loads(one), named_schemas=named)
-    parsed = fastavro.parse_schema(json.loads(content["schema"]), named_schemas=named, expand=True)
-    read_own_types(parsed)
+    parsed = parsed_schema(content)
     read = partial(fastavro.schemaless_reader, handle_unicode_errors=ESCAPED)
     return lambda stream: record_line(read(stream, parsed, None))
 

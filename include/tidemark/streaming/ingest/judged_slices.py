@@ -108,16 +108,23 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
 
 
 def _of_typed_rows(by: BatchRules, judge: Judge, given: TypedRows) -> Iterator[JudgedLines]:
-    """Rows that their types say enough of, and the others as lines."""
+    """Rows that their types say enough of, and the others as lines; those of a part in order."""
     read = judge.typed(given.rows, given.are_texts) if given.small.any() else None
-    sure = np.zeros(len(given.rows), np.bool_) if read is None else given.small & ~read.doubtful
+    sure = np.zeros_like(given.small) if read is None else given.small & ~read.doubtful
+    found = JudgedLines()
     if read is not None and sure.any():
         accepted = read.rows.filter(pa.array(sure))
         where = _where_from(by, given.origin, pa.array(np.flatnonzero(sure)))
-        yield JudgedLines([_side_by_side(accepted, where)], [], len(accepted))
+        found.add(JudgedLines([_side_by_side(accepted, where)], [], len(accepted)))
     if not sure.all():
         places = pa.array(np.flatnonzero(~sure)) if sure.any() else None
-        yield from _of_piece(by, judge, None, given.lines(places))
+        for one in _of_piece(by, judge, None, given.lines(places)):
+            found.add(one)
+    if len(found.accepted) > 1:
+        keys = [one.name for one in by.origin if one.type != "string"]
+        together = pa.concat_tables(found.accepted)
+        found.accepted = [together.sort_by([(one, "ascending") for one in keys])]
+    yield found
 
 
 def _of_piece(
