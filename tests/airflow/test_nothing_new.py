@@ -77,7 +77,7 @@ def test_the_task_succeeds_without_spark_and_its_result_is_published(
     succeed(spark, place, "held", hold=True)
 
     summary = stream(place)
-    assert summary["rows"] == {"read": 0, "accepted": 0, "rejected": {}}
+    assert summary["rows"] == {"read": 0, "accepted": 0, "rejected": {}, "counted": {}}
     result = read_result(RunResult, summary["result"], {})
     assert result.without_spark is not None
     assert (result.run_id, result.trigger, result.scheduled_at) == (RUN, "scheduled", RUN_AFTER)
