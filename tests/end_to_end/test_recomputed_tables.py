@@ -29,6 +29,7 @@ from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateVerdict
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.state import gold_state
+from tidemark.operators.touched import NEVER_MS
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.upkeep.pipeline_compaction import plan_compactions
@@ -41,7 +42,9 @@ MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
 OF_EACH: dict[str, Any] = {
     "windows": {"window": {"length": "10 minutes", "slide": "5 minutes"}},
     "sessions": {"window": {"session": "6 minutes"}},
+    "updated": {"window": {"length": "10 minutes", "slide": "5 minutes"}, "output_mode": "update"},
 }
+STREAMS = ("engine", "recompute")
 DAY_LATER = datetime(2026, 7, 2, 12, tzinfo=UTC)
 
 
@@ -49,14 +52,14 @@ def both_ways(root: Path) -> Place:
     """Two tables of each kind, which differ in who computes them."""
     tables = {
         f"{name}_{stream}": {
+            "output_mode": "append",
             **of_kind,
             "group_by": ["key"],
             "measures": MEASURES,
-            "output_mode": "append",
             "stream": stream,
         }
         for name, of_kind in OF_EACH.items()
-        for stream in ("engine", "recompute")
+        for stream in STREAMS
     }
     watermark = {"delay": "10 minutes", "seal_after_idle": "1 hour"}
     return Place(root, clicks(tables=tables, watermark=watermark))
@@ -69,15 +72,18 @@ def closed_rows(place: Place, table: str, frontier_ms: int) -> list[dict[str, An
 
 
 def check_both(place: Place) -> int:
-    """Both tables of a kind show the same closed rows; how many."""
+    """Both tables of a kind show the same closed rows, and the same open ones where they show all;
+    how many are closed."""
     found = 0
     for name in OF_EACH:
-        names = f"{name}_engine", f"{name}_recompute"
+        names = [f"{name}_{stream}" for stream in STREAMS]
         frontiers = [gold_state(DeltaTable(place.places.gold(one))).close_ms for one in names]
         assert frontiers[0] == frontiers[1]
         engine, recomputed = (closed_rows(place, one, frontiers[0]) for one in names)
         assert recomputed == engine
         found += len(engine)
+    engine, recomputed = (closed_rows(place, f"updated_{one}", NEVER_MS) for one in STREAMS)
+    assert recomputed == engine
     return found
 
 
@@ -124,20 +130,27 @@ def test_both_ways_of_a_table_show_the_same_closed_rows_after_each_run(
     }
     assert causes["windows_engine"] == {"stream", "late", "seal"}
     assert causes["windows_recompute"] == {"closed", "late", "seal"}
+    assert causes["updated_recompute"] == {"open", "late"}
+    # Rows are late to both, and as many.
+    counts = ("assigned", "late_rows", "partly_late_rows", "late_assigned", "late_windows")
+    late = {
+        line["table"]: [line[name] for name in counts]
+        for line in place.table(place.places.ledger).to_pylist()
+        if (line["kind"], line["run"]) == ("stream", "late") and line["assigned"]
+    }
+    assert late["updated_engine"] == late["updated_recompute"] == [8, 2, 0, 4, 4]
     assert audit(spark, place).outcome == "equal"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("engine", "recompute"), pytest.param("recompute", "engine", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("mode", ["append", "update"])
+@pytest.mark.parametrize(("before", "after"), [STREAMS, STREAMS[::-1]])
 def test_another_stream_is_a_new_generation_and_gold_is_right_behind_it_and_behind_the_way_back(
-    spark: SparkSession, tmp_path: Path, before: str, after: str
+    spark: SparkSession, tmp_path: Path, before: str, after: str, mode: str
 ) -> None:
     # The engine's is what a table has that does not say.
     of_streams: dict[str, dict[str, Any]] = {"engine": {}, "recompute": {"stream": "recompute"}}
-    place = run_three_times(spark, tmp_path, "append", "memory", **of_streams[before])
+    place = run_three_times(spark, tmp_path, mode, "memory", **of_streams[before])
     is_right(spark, place)
     other = changed(place, **of_streams[after])
     refused = run_warm(spark, other).error
@@ -152,13 +165,19 @@ def test_another_stream_is_a_new_generation_and_gold_is_right_behind_it_and_behi
     is_right(spark, place)
 
 
-@pytest.fixture(scope="module")
-def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
+@pytest.fixture(scope="module", params=["append", "update"])
+def ran(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Place:
     """Three runs of a table that is recomputed."""
     root = tmp_path_factory.mktemp("recomputed") / "root"
-    place = run_three_times(spark, root, "append", "memory", stream="recompute")
+    place = run_three_times(spark, root, request.param, "memory", stream="recompute")
     place.keep()
     return place
+
+
+def mode_of(place: Place) -> str:
+    return place.pipeline.tables["per_10m"].output_mode
 
 
 def checkpoint_of(place: Place) -> Checkpoint:
@@ -183,7 +202,7 @@ def test_its_query_has_no_state_and_one_batch_for_each_run_that_moves_the_waterm
 def test_upkeep_takes_a_checkpoint_without_state_for_whole(ran: Place) -> None:
     place, now = ran.again(), datetime.now(UTC)
     facts = read_checkpoint(checkpoint_of(place))
-    known = QueryFacts(output_mode="append", keeps_state=False)
+    known = QueryFacts(output_mode=mode_of(place), keeps_state=False)
     assert judge_checkpoint(facts, now, known).verdict is CheckpointVerdict.CLEAN_END
     # Of a query of which nothing is known, nobody can tell whether the state was lost.
     assert judge_checkpoint(facts, now).verdict is CheckpointVerdict.UNKNOWN
@@ -196,12 +215,16 @@ def test_upkeep_takes_a_checkpoint_without_state_for_whole(ran: Place) -> None:
 def test_what_a_held_and_a_killed_run_closed_is_spark_s_to_do_until_it_is_published(
     spark: SparkSession, ran: Place
 ) -> None:
-    place = ran.again()
-    place.land("4.json", [event(12, 0, "a", 1)])
+    place, opened = ran.again(), mode_of(ran) == "update"
+    place.land("4.json", [event(12, 0, "a", 1), event(11, 31, "a", 2)])
     succeed(spark, place, "held", hold=True)
     found = run_preflight(place.run("look"))
     assert isinstance(found, SparkNeeded)
-    assert "what closed up to 2026-07-01T11:50:00Z is to be computed from bronze" in found.because
+    assert (
+        "2 open windows have new rows, and are not published yet"
+        if opened
+        else "what closed up to 2026-07-01T11:50:00Z is to be computed from bronze"
+    ) in found.because
     appended = place.changes().num_rows
     with killed("before", "gold"):
         assert run_warm(spark, place, "killed").error is not None
@@ -213,18 +236,19 @@ def test_what_a_held_and_a_killed_run_closed_is_spark_s_to_do_until_it_is_publis
     succeed(spark, place, "published")
     is_right(spark, place)
     lines = place.table(place.places.ledger).to_pylist()
-    computed: dict[str, dict[str, int]] = {"held": {}, "killed": {}, "published": {}}
+    computed: dict[str, int] = {}
     for line in lines:
-        if line["kind"] == "closed" and line["run"] in computed:
-            computed[line["run"]][line["table"]] = line["published"]
-    assert computed["killed"] == {}
-    for table, rows in computed["held"].items():
-        assert computed["published"][table] == rows + (2 if table.startswith("windows") else 1)
+        if line["kind"] == ("open" if opened else "closed") and not line["run"].startswith("run-"):
+            computed[line["run"]] = line["published"]
+    assert computed == {"held": 2, "published": 3} if opened else {"held": 5, "published": 6}
 
 
 @pytest.mark.long
-def test_windows_that_fail_are_verdicts_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    place, rows = place_at(tmp_path, "append"), list[Row]()
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_windows_that_fail_are_verdicts_of_their_own(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    place, rows = place_at(tmp_path, mode), list[Row]()
     (table,) = place.content["tables"].values()
     table["stream"] = "recompute"
     for number, landed in enumerate(LANDED):

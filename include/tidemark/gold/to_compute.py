@@ -1,6 +1,7 @@
 """What a table's repair has to compute again from bronze: found without Spark.
 
-What late rows touch, and what of the windows that the stream leaves out is due. Where a kind of
+What late rows touch, and what of the windows that the stream leaves out is due; of a table that
+shows what is open without a stream, what else new rows touch. Where a kind of
 operator emits what can differ from bronze (`Operator.checks_emitted`), all that stands in `changes`
 since the last publish is held against bronze too, and what gold holds that is not closed: by their
 bounds and `rows`. Rows of bronze are only added, so equal bounds and numbers are equal rows.
@@ -24,7 +25,7 @@ from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_l
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD
-from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
@@ -67,12 +68,13 @@ class Frontiers:
 @dataclass(frozen=True)
 class ToCompute:
     """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
-    query over others: both as `Touched.closed`. `detached`: what is to be noted as such
-    (`gold/detached.py`); None: nothing."""
+    query over others, `opened` what is open: all as `Touched.closed`. `detached`: what is to be
+    noted as such (`gold/detached.py`); None: nothing."""
 
     batches: tuple[BatchCounts, ...]
     rows: pa.Table
     alone: pa.Table
+    opened: pa.Table
     detached: pa.Table | None = None
 
 
@@ -95,14 +97,17 @@ def to_compute(
             due = pa.concat_tables([due, rows.rows_in_bronze(noted).cast(due.schema)])
             detached = to_note(due, noted, operator, at.open_after_ms)
         found = _unlike_bronze(excluded, gold, changes, state, due, at)
-        return ToCompute(excluded.counted(touched.batches), found, found.slice(0, 0), detached)
+        nothing = found.slice(0, 0)
+        return ToCompute(excluded.counted(touched.batches), found, nothing, nothing, detached)
     due = excluded.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
     if not batches:
-        return ToCompute((), due.slice(0, 0), due)
+        return ToCompute((), due.slice(0, 0), due, due.slice(0, 0))
     touched = rows.touched(place, batches, at.frozen_before_ms, at.before_ms)
-    return ToCompute(
-        excluded.counted(touched.batches), other_rows(touched.closed, due, operator), due
-    )
+    late, opened = other_rows(touched.closed, due, operator), due.slice(0, 0)
+    if operator.table.recomputes_open:
+        every = rows.touched(place, batches, at.frozen_before_ms, NEVER_MS).closed
+        opened = other_rows(other_rows(every, late, operator), due, operator)
+    return ToCompute(excluded.counted(touched.batches), late, due, opened)
 
 
 def _unlike_bronze(

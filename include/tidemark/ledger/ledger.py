@@ -9,8 +9,8 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
   late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
   but have no equation;
-- `late`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that
-  bronze holds of them.
+- `late`, `open`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments
+  that bronze holds of them. Where the stream emits nothing, its lines count but have no equation.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.other_inputs import others_published, position, reading
-from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, OPEN, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
@@ -179,6 +179,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     closed = gold.close_ms + position(operator, source.warehouse, gold.inputs)
     positions = {
         LATE: sum(gold.inputs.values()),
+        OPEN: gold.bronze,
         CLOSED: closed,
         SEAL: closed,
         BACKFILL: changes.version(),

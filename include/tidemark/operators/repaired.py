@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from tidemark.operators.touched import BatchCounts
 
 LATE, SEAL, BACKFILL = "late", "seal", "backfill"
-# The cause of rows that closed in a table whose stream emits none (`Operator.recomputes`).
+# The cause of rows that closed in a table whose stream emits none (`Table.recomputes`).
 CLOSED = "closed"
+# The cause of open rows there that new input rows touched (`Table.recomputes_open`).
+OPEN = "open"
 # The cause of a generation's first rows: all windows as bronze gives them.
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
@@ -57,15 +59,17 @@ class Repaired:
         """What each cause's computation rests on, for the ledger: of what ends, the frontier and
         the inputs, as a run that was not published may have computed it over fewer rows.
 
-        Of the batches only those that windows are repaired for: after a kill the next run's
-        fence of bronze is read as a batch of no rows, and the repair repeats.
+        Of the batches only those that windows are repaired for, or of what is open, that have rows:
+        after a kill the next run's fence of bronze is read as a batch of no rows, and the repair
+        repeats.
         """
         late = (
             counts.batch.last for counts in self.batches if counts.closed_groups or counts.excluded
         )
         last = max(*late, self.checked_to, 0)
+        opened = max((counts.batch.last for counts in self.batches if counts.rows), default=0)
         closed, sealed = (to + self.computed_at for to in (self.closed_to_ms, self.sealed_to_ms))
-        return {LATE: last, CLOSED: closed, SEAL: sealed}
+        return {LATE: last, OPEN: opened, CLOSED: closed, SEAL: sealed}
 
     def late(self, name: str) -> int:
         """The sum of one of the batches' counts."""

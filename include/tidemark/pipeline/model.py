@@ -746,8 +746,9 @@ class Table(_Model, ABC):
     )
     stream: Literal["engine", "recompute"] = Field(
         default="engine",
-        description="Who computes what closes: engine: the query, which keeps all that is open in "
-        "its state; recompute: each run from bronze, and the query keeps no state (append only)",
+        description="Who computes the rows: engine: the query, which keeps all that is open in its "
+        "state; recompute: each run from bronze, in append mode what closes, in update mode what "
+        "new rows touch, and the query keeps no state",
     )
     accept_unbounded_state: bool = Field(
         default=False,
@@ -791,8 +792,13 @@ class Table(_Model, ABC):
 
     @property
     def recomputes(self) -> bool:
-        """Is all that closes computed from bronze, and nothing emitted by its query?"""
+        """Is all of it computed from bronze, and nothing emitted by its query?"""
         return self.stream == "recompute"
+
+    @property
+    def recomputes_open(self) -> bool:
+        """Is what is open computed from bronze, too, as new rows touch it?"""
+        return self.recomputes and self.output_mode == "update"
 
     @property
     def columns_told(self) -> dict[str, str]:

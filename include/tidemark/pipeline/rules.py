@@ -284,18 +284,12 @@ def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[
 
 
 def _stream(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
-    """What is open would have to be computed anew in each run, as nothing remembers it."""
-    if table.get("stream") != "recompute":
-        return
-    written = section(section(document.content, "tables"), str(path[-1]))
-    default = table_kind(written).model_fields["output_mode"].default
-    mode = written.get("output_mode", default)
-    if mode in ("update", "complete"):
-        shown = f"`output_mode: {mode}`" + ("" if "output_mode" in written else " (the default)")
+    """All windows would have to be computed anew in each run, as nothing remembers them."""
+    if table.get("stream") == "recompute" and table.get("output_mode") == "complete":
         message = (
-            f"is not possible in {shown}: that shows what is still open, and without the engine's "
-            "state only what closes is computed; say `output_mode: append` beside it, or leave "
-            "`stream` out"
+            "is not possible in `output_mode: complete`: that emits all rows each time, and "
+            "without the engine's state only what new rows touch, or what closes, is computed; "
+            "choose another mode, or leave `stream` out"
         )
         yield document.problem((*path, "stream"), message, value="recompute")
 

@@ -114,7 +114,8 @@ def _repaired(table: TableRun) -> Repaired | str:
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(table), table.reading(table.read_at())
-    if operator.table.recomputes and closed_to > gold.close_ms:
+    closes = operator.table.recomputes and not operator.table.recomputes_open
+    if closes and closed_to > gold.close_ms:
         return f"what closed up to {instant_text(closed_to)} is to be computed from bronze"
     bronze, changes = table.bronze.existing(), table.changes.existing()
     emits = not operator.table.recomputes
@@ -130,5 +131,7 @@ def _repaired(table: TableRun) -> Repaired | str:
         return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"
     if found.rows.num_rows:
         return f"{found.rows.num_rows:,} closed windows have late rows"
+    if found.opened.num_rows:
+        return f"{found.opened.num_rows:,} open windows have new rows, and are not published yet"
     checked_to = checked_to_of(table, bronze.version())
     return Repaired(found.batches, (), sealed_to, checked_to)

@@ -119,7 +119,9 @@ class Windows(FixedWindows):
 
     @property
     def traits(self) -> Traits:
-        return Traits(_EQUATIONS.get(self.table.output_mode), emits_only_closed(self.table))
+        emits = not self.table.recomputes
+        equation = _EQUATIONS.get(self.table.output_mode) if emits else None
+        return Traits(equation, emits_only_closed(self.table))
 
     def most_emitted(self, rows: int) -> int | None:
         """In update mode: no more windows than the rows are in."""

@@ -7,7 +7,8 @@ The life of a table's repair, after its query has ended:
 2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
 4. where the stream emits nothing (`Table.recomputes`), compute the windows that the watermark
-   has closed, and append them likewise, cause `closed`;
+   has closed, and append them likewise, cause `closed`; where gold shows what is open
+   (`Table.recomputes_open`) instead those that the batches' rows touch, cause `open`;
 5. where the source is idle, compute those that a seal closes, cause `seal`.
 Nothing here is decided by what an earlier try did: killed anywhere, a repeat finds the same
 windows, and what was appended already does not differ any more.
@@ -30,8 +31,8 @@ from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, position
-from tidemark.operators.repaired import APART, CLOSED, LATE, SEAL, Recomputed, Repaired
-from tidemark.operators.touched import BatchRead
+from tidemark.operators.repaired import APART, CLOSED, LATE, OPEN, SEAL, Recomputed, Repaired
+from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.run import TableRun
 from tidemark.storage.delta.append import conformed
@@ -98,8 +99,12 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     done = []
     _note_detached(plan, changes, found.detached)
     if found.rows.num_rows or found.alone.num_rows:
-        done.append(_repair_late(spark, plan, found.rows, found.alone))
-    closed_to = 0 if at.emits else at.reached_ms
+        closed = plan.at.reached_ms
+        done.append(_repair_touched(spark, plan, LATE, found.rows, found.alone, closed))
+    if found.opened.num_rows:
+        nothing = found.opened.slice(0, 0)
+        done.append(_repair_touched(spark, plan, OPEN, found.opened, nothing, NEVER_MS))
+    closed_to = 0 if at.emits or table.operator.table.recomputes_open else at.reached_ms
     ends = (CLOSED, at.before_ms, closed_to), (SEAL, at.reached_ms, at.seal_ms)
     ending = [(cause, after_ms, to_ms) for cause, after_ms, to_ms in ends if to_ms > after_ms]
     done += [_repair_ending(spark, plan, excluded, *one) for one in ending]
@@ -109,13 +114,15 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     )
 
 
-def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
-    """What late rows touch, and what of the windows that are set aside is due."""
-    windows = _computed(spark, plan, late, due, plan.at.reached_ms)
-    closed = pa.concat_tables([late, due.cast(late.schema)])
+def _repair_touched(
+    spark: SparkSession, plan: Repair, cause: str, rows: pa.Table, due: pa.Table, up_to_ms: int
+) -> Recomputed:
+    """What new rows touch, and what of the windows that are set aside is due."""
+    windows = _computed(spark, plan, rows, due, up_to_ms)
+    touched = pa.concat_tables([rows, due.cast(rows.schema)])
     counted = plan.operator.traits.counts_rows
-    in_bronze = plan.rows.count_touched(closed) if counted else None
-    return _append_differing(plan, windows, plan.rows.covered(closed), LATE, in_bronze)
+    in_bronze = plan.rows.count_touched(touched) if counted else None
+    return _append_differing(plan, windows, plan.rows.covered(touched), cause, in_bronze)
 
 
 def _repair_ending(
