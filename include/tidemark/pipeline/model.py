@@ -858,13 +858,15 @@ class CalendarTable(Table):
     """One aggregate of the source over days, weeks, months, quarters or years of a zone."""
 
     window: CalendarWindow
-    output_mode: Literal["append"] = Field(
-        default="append", description="append: a window once, when it is closed"
+    output_mode: Literal["update", "append"] = Field(
+        default="update",
+        description="What gold shows: update: windows from their first row on; append: a window "
+        "once, when it is closed",
     )
     stream: Literal["recompute"] = Field(
         default="recompute",
-        description="recompute: each run computes from bronze what closes. Spark's streams know no "
-        "windows whose lengths differ",
+        description="recompute: each run computes from bronze what new rows touch, or what closes. "
+        "Spark's streams know no windows whose lengths differ",
     )
 
     @property

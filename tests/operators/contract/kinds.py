@@ -277,9 +277,12 @@ def _windows(mode: str, length: int = 10, slide: int = 10) -> WindowTable:
     )
 
 
-def _days(zone: str = "Atlantic/Cape_Verde", calendar: str = "day") -> CalendarTable:
+def _days(
+    mode: str = "update", zone: str = "Atlantic/Cape_Verde", calendar: str = "day"
+) -> CalendarTable:
     content = {
         "window": {"calendar": calendar, "zone": zone},
+        "output_mode": mode,
         "group_by": ["key"],
         "measures": {"events": "count(*)", "amount": "sum(amount)"},
     }
@@ -320,8 +323,10 @@ def _kinds() -> Iterator[Kind]:
         yield Kind(f"windows-{mode}", table, windows(table), [_windows(mode, 20, 10)])
     sliding = _windows("update", 15, 5)
     yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
-    days, others = _days(), [_days(calendar="week"), _days("America/Noronha")]
-    yield Kind("days", days, calendar_days(days), others)
+    for mode in ("update", "append"):
+        days = _days(mode)
+        others = [_days(mode, calendar="week"), _days(mode, "America/Noronha")]
+        yield Kind(f"days-{mode}", days, calendar_days(days), others)
     for mode in ("append", "complete"):
         of_rows, longer = session_table(mode), session_table(mode, 7 * MINUTE)
         yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [longer])
@@ -390,7 +395,7 @@ _ALL: Mapping[str, Kind] = {
 _COUNT_SOME = (
     *("windows-update", "windows-append", "windows-complete", "windows-append-recomputed"),
     *("sessions-append", "sessions-append-recomputed", "folds", "joins-inner", "joins-left"),
-    "days",
+    "days-update",
 )
 KINDS: Mapping[str, Kind] = {
     **_ALL,
