@@ -196,6 +196,8 @@ def _part_of(item: pytest.Item) -> str | None:
     """The part that a test is in; None for those of `make test`."""
     if item.get_closest_marker("long"):
         return part_of(item.nodeid)
+    if item.get_closest_marker(SECOND):
+        return SECOND
     fixtures = getattr(item, "fixturenames", [])
     if not (item.get_closest_marker("process") or "spark" in fixtures or "broker" in fixtures):
         return SECOND if item.get_closest_marker("slow") else None

@@ -1,7 +1,7 @@
 """Days, weeks, months, quarters and years of a zone: each row of gold is one of them, and a key.
 
-What is open or closes is computed from bronze (`Table.recomputes`): Spark's streams know no windows
-whose lengths differ. Where a row falls follows from its event time alone, so a window that has a row
+All of it is computed from bronze (`Table.recomputes`): Spark's streams know no windows whose
+lengths differ. Where a row falls follows from its event time alone, so a window that has a row
 never goes.
 """
 

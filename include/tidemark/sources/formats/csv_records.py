@@ -173,7 +173,7 @@ class _LargeRecord:
         return None if end < 0 else end + 1
 
     def _end(self, data: bytes) -> int:
-        """As `_fields_of` reads them, one after the other."""
+        """The fields of records, one after the other, by `_fields_of`."""
         in_quotes = re.compile(b"[%b]" % re.escape(self.quote + self.escape))
         outside = re.compile(b"[\n%b]" % re.escape(self.delimiter + self.quote))
         place = 0
