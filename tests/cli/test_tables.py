@@ -202,7 +202,7 @@ def of_status(of: Drawn) -> None:
     on_table = TableOfRun(of.time, of.number, of.number, of.number)
     run = RecentRun(
         of.name, "failed", None, None, of.time, of.time, of.number, of.number, of.number,
-        {of.table: on_table}, f"Error{of.table}", None,
+        {of.name: of.number}, {of.table: of.number}, {of.table: on_table}, f"Error{of.table}", None,
     )  # fmt: skip
     table = TableStatus(of.table, of.time, of.time, of.number, of.number, of.number, of.number)
     state = PipelineState.FAILING

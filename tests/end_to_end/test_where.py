@@ -13,6 +13,7 @@ from tests.end_to_end.generations import WINDOW, changed, goes_on, is_right, mig
 from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import audit, backfill_warm, event
+from tidemark.cli.console import report_console
 from tidemark.cli.trial.report import print_trial
 from tidemark.gold.state import gold_state
 from tidemark.ledger.report import read_ledger
@@ -228,7 +229,7 @@ def test_a_table_for_which_no_row_has_counted_yet_goes_on(
     for number in range(2):
         place.land(f"{number}.json", [event(10 + number, 1, "a", -1)])
         succeed(spark, place, f"run-{number}")
-    print_trial(place.pipeline, place.places)
+    print_trial(place.pipeline, place.places, report_console())
     assert "update_0, where amount > 0: 0 rows" in capsys.readouterr().out
     place.land("late.json", [event(10, 2, "a", 4), event(11, 3, "a", 9)])
     succeed(spark, place, "late")
