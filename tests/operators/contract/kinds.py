@@ -75,7 +75,10 @@ class Kind:
         return self.table.where is not None
 
     def last_end(self, rows: Sequence[Row]) -> datetime:
-        """The end of its newest row, by what does not count too."""
+        """The end of its newest row, by what does not count too; of a fold the end of the newest
+        episode, whether its last row puts something out or not."""
+        if isinstance(self.table, FoldTable):
+            return max(map(_when, rows)) + self.table.gap
         return max(values[0] for values in (self.of_all or self.model)(rows).values())
 
     @property

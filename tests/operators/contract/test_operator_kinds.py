@@ -426,9 +426,7 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     succeed(spark, place, "idle", scheduled=days_later)
     # In milliseconds, so that nothing ends behind it.
     last_end = kind.last_end(rows)
-    closed = epoch_ms(last_end + timedelta(microseconds=999))
-    # A fold's row that does not count puts nothing out, and the seal goes up to it all the same.
-    assert close_ms(place) == closed or (kind.name == "folds-where" and close_ms(place) > closed)
+    assert close_ms(place) == epoch_ms(last_end + timedelta(microseconds=999))
     assert place.known() == kind.model(rows)
     new = [event(5), *([{**event(4), "side": "right"}] if kind.joins else [])]
     rows += new
