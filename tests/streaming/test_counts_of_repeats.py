@@ -29,7 +29,7 @@ GONE = PartVerdict("t/0/0-9", "expired", "gone")
 def test_what_is_read_is_what_is_accepted_and_rejected(
     now: Rows, verdicts: tuple[PartVerdict, ...], read: int
 ) -> None:
-    committed = Committed(COMMITTED, Reading((), (), {}), None, 1, is_complete=False)
+    committed = Committed(COMMITTED, Reading((), (), {}), None, None, 1, is_complete=False)
     judged = JudgedBatch(None, pa.table({}), Reading((), verdicts, {}), now)
     counts = _counts_of_repeat(committed, judged)
     assert (counts.read, counts.accepted) == (read, 8)

@@ -216,6 +216,11 @@ class EventTime(_Model):
         description="How far after its batch's time an event may lie; default: the watermark's "
         "delay",
     )
+    max_jump: PositiveDuration | None = Field(
+        default=None,
+        description="How far after the next row of its batch the newest one or two may lie that "
+        "are newer than all before; three confirm each other. Without it any jump is taken",
+    )
     accept_early_close: bool = Field(
         default=False,
         description="Allows max_future above the watermark's delay, so that an accepted event "

@@ -12,6 +12,8 @@ TOO_OLD = "too old"
 FUTURE = "future"
 # Told by Spark: an expression fails on the row, or it repeats another.
 EXPRESSION, DUPLICATE = "expression", "duplicate"
+# It lies too far after all others.
+JUMP = "jump"
 # Of a message, a file, a version of a table.
 NO_VALUE, UNREADABLE = "no value", "unreadable file"
 CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"
@@ -22,7 +24,7 @@ GONE, SET_BACK = "gone", "set back"
 REASONS = frozenset(
     (
         *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
-        *(EXPRESSION, DUPLICATE, NO_VALUE, UNREADABLE, CHANGED_FILE, CHANGED_ROWS),
+        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, UNREADABLE, CHANGED_FILE, CHANGED_ROWS),
         *(EXPIRED, REPLACED, DELETED, CUT_OFF, GONE, SET_BACK),
     )
 )

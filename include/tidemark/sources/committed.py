@@ -25,7 +25,8 @@ class Committed:
     """A batch that an earlier try has committed, wholly or up to bronze.
 
     `rows` are its counts, `reading` its verdicts on whole parts and what was seen of others,
-    `max_line_bytes` how large a line was taken (None: of any size), `scheduled_ms` the scheduled
+    `max_line_bytes` how large a line was taken (None: of any size), `jump_after_us` after which
+    event time rows were rejected as a jump (None: there was none), `scheduled_ms` the scheduled
     time of the run that committed first (None: the note is older than that entry). It is complete
     when its rejects are committed as well, or when it has none.
     """
@@ -33,6 +34,7 @@ class Committed:
     rows: Rows
     reading: Reading
     max_line_bytes: int | None
+    jump_after_us: int | None
     scheduled_ms: int | None
     is_complete: bool
 
@@ -44,6 +46,7 @@ def commit_note(
     reading: Reading,
     max_line_bytes: int | None,
     scheduled_ms: int,
+    jump_after_us: int | None = None,
 ) -> IngestNote:
     """What the commit of an append says of its batch.
 
@@ -56,6 +59,7 @@ def commit_note(
         verdicts=tuple((v.part, v.reason, v.detail) for v in reading.verdicts),
         seen=dict(reading.seen),
         max_line_bytes=max_line_bytes,
+        jump_after_us=jump_after_us,
         scheduled_ms=scheduled_ms,
     )
 
@@ -73,6 +77,7 @@ def committed_before(
         rows=note.rows,
         reading=Reading((), verdicts, note.seen),
         max_line_bytes=note.max_line_bytes,
+        jump_after_us=note.jump_after_us,
         scheduled_ms=note.scheduled_ms,
         is_complete=in_rejects is not None or not sum(note.rows.rejected.values()),
     )

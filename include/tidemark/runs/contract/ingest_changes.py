@@ -85,7 +85,7 @@ def _event_time(old: Source, new: Source) -> Iterator[Difference]:
             ChangeVerdict.NOT_ALLOWED,
             reason,
         )
-    for name in ("format", "zone", "max_future", "accept_early_close"):
+    for name in ("format", "zone", "max_future", "max_jump", "accept_early_close"):
         one, other = (getattr(time, name) for time in (before, after))
         if one != other:
             yield _safe(f"source.event_time.{name}", _text(one), _text(other))

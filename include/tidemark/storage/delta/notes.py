@@ -34,8 +34,10 @@ class IngestNote(Facts):
 
     `seen` holds what the source saw of a part that was another than planned: of a file, its time
     in milliseconds. Lines of more than `max_line_bytes` were rejected; None: the note is older than
-    that entry, and none was. `scheduled_ms` is the scheduled time of the run that committed the
-    accepted rows; None: as before. Version 1 was of files alone: `files`, `seen_ms`.
+    that entry, and none was. Rows after the event time `jump_after_us`, in microseconds since 1970,
+    were rejected as a jump; None: there was none. `scheduled_ms` is the scheduled time of the run
+    that committed the accepted rows; None: the note is older. Version 1 was of files alone:
+    `files`, `seen_ms`.
     """
 
     kind: Literal["ingest"] = "ingest"
@@ -50,6 +52,7 @@ class IngestNote(Facts):
         default_factory=dict, validation_alias=AliasChoices("seen", "seen_ms")
     )
     max_line_bytes: int | None = None
+    jump_after_us: int | None = None
     scheduled_ms: int | None = None
 
 

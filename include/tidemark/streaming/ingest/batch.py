@@ -19,6 +19,7 @@ class Batch:
 
     `max_line_bytes`: larger lines are rejected, none where an earlier version committed bronze.
     `never_read`: parts with a verdict of the try that committed bronze, which has no row of them.
+    `jump_after_us`: its `Committed.jump_after_us`.
     """
 
     pipeline: Pipeline
@@ -31,6 +32,7 @@ class Batch:
     time_ms: int
     max_line_bytes: int | None
     never_read: frozenset[str] = frozenset()
+    jump_after_us: int | None = None
 
     @property
     def source(self) -> Source:

@@ -119,8 +119,8 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     if committed is not None:
         never_read = frozenset(one.part for one in committed.reading.verdicts)
         # A setting, which may have been changed since: a line would be in both tables, or in none.
-        most = committed.max_line_bytes
-        batch = replace(batch, never_read=never_read, max_line_bytes=most)
+        most, jump = committed.max_line_bytes, committed.jump_after_us
+        batch = replace(batch, never_read=never_read, max_line_bytes=most, jump_after_us=jump)
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
@@ -142,7 +142,13 @@ def _note(
     scheduled_ms = ingest.scheduled_ms if first is None else first
     query = str(ingest.checkpoint.query_id())
     return commit_note(
-        query, batch.number, judged.counts, judged.reading, batch.max_line_bytes, scheduled_ms
+        query,
+        batch.number,
+        judged.counts,
+        judged.reading,
+        batch.max_line_bytes,
+        scheduled_ms,
+        judged.jump_after_us,
     )
 
 

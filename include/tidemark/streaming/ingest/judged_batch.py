@@ -27,7 +27,8 @@ class JudgedBatch:
     """A batch's rows in the columns of bronze and of rejects, verdicts on parts among these.
 
     `counts` says how many there are of each. `accepted` is None where the rows are committed
-    already. Call `release` in the end.
+    already. Rows after the event time `jump_after_us` are a jump; None: there is none. Call
+    `release` in the end.
     """
 
     accepted: pa.Table | WrittenRows | None
@@ -35,6 +36,7 @@ class JudgedBatch:
     reading: Reading
     counts: Rows
     release: Callable[[], None] = lambda: None
+    jump_after_us: int | None = None
 
 
 def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: bool) -> JudgedBatch:
@@ -75,7 +77,8 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
 
 def _needs_spark(batch: Batch) -> bool:
     """Does a row's verdict, or a value of it, need more than its line?"""
-    return bool(batch.source.derive or batch.source.rules or batch.source.unique)
+    jumps = batch.source.event_time.max_jump or batch.jump_after_us is not None
+    return bool(batch.source.derive or batch.source.rules or batch.source.unique or jumps)
 
 
 def _plain(
@@ -109,7 +112,7 @@ def _with_further(
         further.release()
         raise
     accepted = None if repeated else further.accepted
-    return JudgedBatch(accepted, rejected, reading, counts, further.release)
+    return JudgedBatch(accepted, rejected, reading, counts, further.release, further.jump_after_us)
 
 
 def _rejected_of_both(

@@ -1,14 +1,15 @@
 """The part of a batch that only Spark can tell: derived columns, rules, rows that repeat others.
 
 Rows that their lines let pass come in as a DataFrame, with their lines; those that an expression
-fails on, that a rule rejects, or that repeat an accepted row, are rejected here.
+fails on, that a rule rejects, that make event time jump, or that repeat an accepted row, are
+rejected here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ from tidemark.streaming.ingest.duplicates import (
     without_duplicates,
 )
 from tidemark.streaming.ingest.judged_lines import FewLines
+from tidemark.streaming.ingest.jumps import jump_after_us, reject_jumps
 from tidemark.streaming.ingest.task_files import TaskFiles
 from tidemark.streaming.run.append import FEW_ROWS, WrittenRows, write_rows
 from tidemark.streaming.schemas import source_schema
@@ -58,13 +60,14 @@ _FEW_BYTES = 32_000_000
 class FurtherRows:
     """Accepted rows in bronze's columns; rejected ones in those of rejects, without the lines that
     were rejected before; accepted ones by the rules that count them, where they are not committed
-    yet. Call `release` in the end."""
+    yet. Rows after `jump_after_us` are a jump. Call `release` in the end."""
 
     accepted: pa.Table | WrittenRows | None
     accepted_number: int
     rejected: pa.Table | DataFrame
     by_reason: Counter[str]
     counted: Counter[str]
+    jump_after_us: int | None
     release: Callable[[], None]
 
 
@@ -93,7 +96,10 @@ def judge_further(
         rows = derived(with_position(rows) if unique else rows, batch.source)
         rows = ruled(rows, batch.source).persist()
         kept.append(rows)
-        judged = _with_failures(rows, batch)
+        judged, source = _with_failures(rows, batch), batch.source
+        # Once bronze has the batch, its rows and those before tell another jump, or none.
+        jump = batch.jump_after_us if repeated else jump_after_us(judged, source, batch.bronze)
+        judged = reject_jumps(judged, source, jump)
         if unique is None:
             judged = without_duplicates(judged, batch.order)
         else:
@@ -101,8 +107,10 @@ def judge_further(
         if isinstance(lines, FewLines):
             accepted, rejected, counted = collected_rows(judged, batch)
             reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
-            return FurtherRows(accepted, accepted.num_rows, rejected, reasons, counted, release)
-        return _of_many(batch, judged, lines, repeated, kept, release)
+            number = accepted.num_rows
+            return FurtherRows(accepted, number, rejected, reasons, counted, jump, release)
+        found = _of_many(batch, judged, lines, repeated, kept, release)
+        return replace(found, jump_after_us=jump)
     except BaseException as error:
         # Before the lines are gone that it is looked for in.
         exhausted = _exhausted(_rows(spark, batch, lines), batch) if is_exhausted(error) else None
@@ -199,7 +207,7 @@ def _of_many(
     rejected = rejected_rows(judged, batch)
     if number == candidates:
         empty = rejected.limit(0).toArrow()
-        return FurtherRows(accepted, number, empty, Counter(), counted, release)
+        return FurtherRows(accepted, number, empty, Counter(), counted, None, release)
     rejected = rejected.persist()
     kept.append(rejected)
     sizes = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
@@ -207,7 +215,7 @@ def _of_many(
     is_few = sum(reasons.values()) <= FEW_ROWS
     is_few = is_few and sum(size or 0 for *_, size in sizes) <= _FEW_BYTES
     found = rejected.toArrow() if is_few else rejected.coalesce(1)
-    return FurtherRows(accepted, number, found, reasons, counted, release)
+    return FurtherRows(accepted, number, found, reasons, counted, None, release)
 
 
 def _without_repeats(
