@@ -196,7 +196,7 @@ def test_a_key_that_is_near_none_is_told_without_what_rests_on_it() -> None:
             "event_time: {column: at}",
             "event_time: at",
             "source.event_time: `at`: should be a mapping with the keys column, format, zone, "
-            "max_future, accept_early_close, as in `event_time: {column: at}`.",
+            "max_future, max_jump, accept_early_close, as in `event_time: {column: at}`.",
         ),
         (
             "window: {length: 1 hour}",
