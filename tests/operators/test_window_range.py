@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from tests.kit.windows import at, millis
 from tidemark.errors import BackfillRefused
 from tidemark.operators.row_range import RowRange
+from tidemark.operators.windows.in_duckdb import each_start
 from tidemark.operators.windows.windows import Windows, first_open_start, starting_in
+from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.recompute.audit_range import audited_range
 from tidemark.recompute.backfill_range import backfill_range
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 MINUTE = timedelta(minutes=1)
 TUMBLING = Window(length=10 * MINUTE)
@@ -24,12 +27,17 @@ SLIDING = Window(length=15 * MINUTE, slide=5 * MINUTE)
 minutes = st.integers(0, 600).map(lambda n: at(0) + n * MINUTE)
 
 
-@given(minutes, minutes, st.integers(1, 40), st.integers(1, 40))
+def sliding(slide: int, longer: int, offset: int) -> Window:
+    length = (slide + longer) * MINUTE
+    return Window(length=length, slide=slide * MINUTE, offset=offset % slide * MINUTE)
+
+
+@given(minutes, minutes, st.integers(1, 40), st.integers(1, 40), st.integers(0, 40))
 def test_a_range_holds_exactly_the_starts_on_the_grid(
-    start: datetime, end: datetime, slide: int, longer: int
+    start: datetime, end: datetime, slide: int, longer: int, offset: int
 ) -> None:
-    window = Window(length=(slide + longer) * MINUTE, slide=slide * MINUTE)
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    window = sliding(slide, longer, offset)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC) + window.offset
     instants = (start + n * MINUTE for n in range((end - start) // MINUTE))
     starts = [instant for instant in instants if (instant - epoch) % window.slide == timedelta(0)]
     found = starting_in(window, start, end)
@@ -38,13 +46,30 @@ def test_a_range_holds_exactly_the_starts_on_the_grid(
         assert (found.first_start, found.last_start) == (starts[0], starts[-1])
 
 
-@given(minutes, st.integers(1, 40), st.integers(1, 40))
+@given(minutes, st.integers(1, 40), st.integers(1, 40), st.integers(0, 40))
 def test_the_first_open_window_ends_after_the_frontier_and_the_one_before_does_not(
-    close: datetime, slide: int, longer: int
+    close: datetime, slide: int, longer: int, offset: int
 ) -> None:
-    window = Window(length=(slide + longer) * MINUTE, slide=slide * MINUTE)
+    window = sliding(slide, longer, offset)
     start = first_open_start(window, millis(close))
     assert start + window.length > close >= start - window.slide + window.length
+
+
+@given(st.integers(0, 200), st.integers(1, 40), st.integers(1, 40), st.integers(0, 40))
+def test_a_row_is_in_each_window_that_its_time_lies_in_also_where_one_starts_before_1970(
+    minute: int, slide: int, longer: int, offset: int
+) -> None:
+    window = sliding(slide, longer, offset)
+    time = datetime(1970, 1, 1, tzinfo=UTC) + minute * MINUTE
+    found = starting_in(window, time - window.length + timedelta(microseconds=1), time + MINUTE / 2)
+    assert found is not None
+    with duckdb_in_utc() as connection:
+        sql = f"SELECT {each_start('at', window)} FROM (SELECT $1 AS at)"
+        starts = connection.execute(sql, [time]).fetchall()
+    expected = range(
+        epoch_us(found.first_start), epoch_us(found.last_start) + 1, slide * 60_000_000
+    )
+    assert sorted(start for (start,) in starts) == [*expected]
 
 
 def table(window: Window, **changes: Any) -> Windows:

@@ -512,7 +512,7 @@ def test_what_is_not_emitted_each_time_can_be_recomputed(
         ("{session: 5 m, slide: 1 m}", ["window.slide: is not a known key; allowed: session."]),
         (
             "{sesion: 5 m}",
-            ["slide, session. Did you mean `session`?"],
+            ["slide, offset, session. Did you mean `session`?"],
         ),
         ("{session: 5 m}\n    output_mode: update", ["Spark emits them in append or complete"]),
         ("{session: 5 m}\n    output_mode: complete", ["keeps every session in its state"]),

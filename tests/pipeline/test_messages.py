@@ -202,7 +202,7 @@ def test_a_key_that_is_near_none_is_told_without_what_rests_on_it() -> None:
             "window: {length: 1 hour}",
             "window: 1 hour",
             "tables.hourly.window: `1 hour`: should be a mapping with the keys length, slide, "
-            "session, as in `window: {length: 1 hour}`.",
+            "offset, session, as in `window: {length: 1 hour}`.",
         ),
         (
             "group_by: [carrier, dear]",

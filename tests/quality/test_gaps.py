@@ -150,14 +150,19 @@ def named(start: datetime, by: Sequence[str], key: str | None) -> str:
 def in_python(
     rows: dict[tuple[datetime, str | None], Row],
     asked: dict[str, Any],
-    windows: tuple[timedelta, timedelta],
+    windows: tuple[timedelta, timedelta, datetime],
     close: datetime,
 ) -> tuple[int, list[str]]:
-    (length, slide), every, since, by = windows, asked["every"], asked.get("since"), asked["by"]
+    (length, slide, first), every, since, by = (
+        windows,
+        asked["every"],
+        asked.get("since"),
+        asked["by"],
+    )
     seen: dict[str | None, set[datetime]] = {} if by or since is None else {None: set()}
     for start, key in rows:
         if since is None or start >= since:
-            origin = since or EPOCH
+            origin = since or first
             stretch = origin + (start - origin) // every * every
             seen.setdefault(key if by else None, set()).add(stretch)
     expected, missing = 0, []
@@ -186,11 +191,14 @@ def test_random_tables_have_the_gaps_that_plain_python_finds(number: int, tmp_pa
     draw = Random(number)
     length, slide = draw.choice([(TEN, TEN), (3 * TEN, TEN), (6 * TEN, 2 * TEN)])
     asked = {"every": slide * draw.choice([1, 2, 3, 7]), "by": draw.choice([[], ["key"]])}
+    first = EPOCH + draw.choice([0, 0, 3]) * MINUTE
+    midnight = first + (at(0) - first) // slide * slide
     if draw.random() < 0.6:
-        asked["since"] = EPOCH + (at(0) - EPOCH) // slide * slide + slide * draw.randint(-20, 40)
+        asked["since"] = midnight + slide * draw.randint(-20, 40)
     held = Held(tmp_path, [])
     table = TABLE | {"checks": [{"warn": {"gaps": asked}}]}
-    minutes = {"length": f"{length // MINUTE} minutes", "slide": f"{slide // MINUTE} minutes"}
+    of_window = {"length": length, "slide": slide, "offset": first - EPOCH}
+    minutes = {name: f"{long // MINUTE} minutes" for name, long in of_window.items()}
     held.place.content = {**held.place.content, "tables": {"per_10m": table | {"window": minutes}}}
     rows: dict[tuple[datetime, str | None], Row] = {}
     close = at(0)
@@ -198,7 +206,7 @@ def test_random_tables_have_the_gaps_that_plain_python_finds(number: int, tmp_pa
         close += draw.randint(0, 40) * TEN + timedelta(milliseconds=draw.choice([0, -1, 1]))
         changed: dict[tuple[datetime, str | None], Row] = {}
         for _ in range(draw.randint(1, 25)):
-            start = EPOCH + (at(0) - EPOCH) // slide * slide + slide * draw.randint(0, 60)
+            start = midnight + slide * draw.randint(0, 60)
             one = {"key": draw.choice(["a", "b", None]), "total": draw.randint(0, 3)}
             gone = draw.random() < 0.15
             changed[start, one["key"]] = {
@@ -210,7 +218,7 @@ def test_random_tables_have_the_gaps_that_plain_python_finds(number: int, tmp_pa
         rows = {where: one for where, one in (rows | changed).items() if one["rows"]}
         result = held.run(*changed.values(), run_id=f"run-{run}", close=close)
         verdicts = held.gated(result).validation.verdicts
-        expected, missing = in_python(rows, asked, (length, slide), close)
+        expected, missing = in_python(rows, asked, (length, slide, first), close)
         if found := [one for one in verdicts if one.check.startswith("gaps")]:
             assert (found[0].rows, found[0].unexpected) == (expected, len(missing))
             more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 
 from pydantic import ValidationError
 
@@ -112,11 +113,12 @@ def _expectation(
 def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> Iterator[Problem]:
     """What gaps say together with the table's windows and keys."""
     window, keys = section(table, "window"), list(table.get("group_by") or ())
-    if "fold" in table or not {*window} <= {"length", "slide"}:
+    if "fold" in table or not {*window} <= {"length", "slide", "offset"}:
         message = "is for tables over windows of a fixed length: it is known when these should be"
         yield document.problem(path, message, at_key=True)
         return
     slide = duration(window, "slide") or duration(window, "length")
+    offset = duration(window, "offset") or timedelta(0)
     every, since = duration(asked, "every"), None
     # A value that is none is told already.
     with suppress(ValidationError):
@@ -124,8 +126,11 @@ def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> 
     if slide and every and every % slide:
         message = f"is no multiple of {duration_text(slide)}, in which the table's windows begin"
         yield document.problem((*path, "every"), message, value=str(asked["every"]))
-    if slide and since and (since - instant_of(0)) % slide:
-        message = f"is no begin of a window: they begin every {duration_text(slide)}, from 1970 on"
+    if slide and since and (since - instant_of(0) - offset) % slide:
+        begin = f"1970 and {duration_text(offset)}" if offset else "1970"
+        message = (
+            f"is no begin of a window: they begin every {duration_text(slide)}, from {begin} on"
+        )
         yield document.problem((*path, "since"), message, value=f"{since:%Y-%m-%dT%H:%M:%SZ}")
     by = asked.get("by")
     named = [name for name in by if isinstance(name, str)] if isinstance(by, list) else []

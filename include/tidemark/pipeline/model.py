@@ -713,6 +713,11 @@ class Window(_Model):
     slide: PositiveDuration = Field(
         default=timedelta(0), description="From one window's start to the next; default: length"
     )
+    offset: Duration = Field(
+        default=timedelta(0),
+        description="How long after multiples of the slide since 1970-01-01 UTC windows start: "
+        "30 minutes, for hours of India",
+    )
 
     @model_validator(mode="after")
     def _slide_fits(self) -> Self:
@@ -720,6 +725,8 @@ class Window(_Model):
             object.__setattr__(self, "slide", self.length)
         if self.slide > self.length:
             raise ValueError("slide is longer than length: rows between windows would be lost")
+        if self.offset >= self.slide:
+            raise ValueError("offset is not shorter than the slide: say what is left of it")
         return self
 
 
@@ -824,7 +831,9 @@ class WindowTable(Table):
     @property
     def rows_are(self) -> str:
         length, slide = duration_text(self.window.length), duration_text(self.window.slide)
-        return length if length == slide else f"{length}, every {slide}"
+        every = length if length == slide else f"{length}, every {slide}"
+        offset = self.window.offset
+        return f"{every}, offset {duration_text(offset)}" if offset else every
 
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]

@@ -50,7 +50,9 @@ def _gaps(rows: PlannedRows, check: Check, asked: Gaps) -> tuple[int, int, str]:
     """How many closed stretches there are, how many of them have no row, and both in words."""
     assert isinstance(rows.table, WindowTable)
     window, closed_to = rows.table.window, instant_of(rows.plan.close_after_ms)
-    every, origin = asked.every // _MICROSECOND, epoch_us(asked.since) if asked.since else 0
+    every, origin = asked.every // _MICROSECOND, window.offset // _MICROSECOND
+    if asked.since:
+        origin = epoch_us(asked.since)
     # The last window of a stretch starts a slide before its end.
     closed = epoch_us(closed_to - window.length + window.slide)
     last = origin + (closed - origin) // every * every - every

@@ -52,7 +52,9 @@ def join_table(
     length: int = 10,
     slide: int | None = None,
     group_by: Sequence[str] = ("key",),
+    offset: int = 0,
 ) -> JoinTable:
+    window = {"length": length, "slide": slide or length, "offset": offset}
     return JoinTable.model_validate(
         {
             "join": {
@@ -61,7 +63,7 @@ def join_table(
                 "within": {"before": f"{before} minutes", "after": f"{after} minutes"},
                 "type": kind,
             },
-            "window": {"length": f"{length} minutes", "slide": f"{slide or length} minutes"},
+            "window": {name: f"{minutes} minutes" for name, minutes in window.items()},
             "group_by": list(group_by),
             "measures": {"amount": "sum(amount)", "cost": f"sum({OTHER}.cost)"},
         }
@@ -78,6 +80,7 @@ def joins(table: JoinTable) -> Callable[[Sequence[Row]], dict[tuple[Any, ...], t
     rows."""
     length, slide = table.window.length, table.window.slide
     low, high = -table.join.within.before, table.join.within.after
+    first = EPOCH + table.window.offset
 
     def model(rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         found: defaultdict[tuple[Any, ...], list[tuple[int, int | None]]] = defaultdict(list)
@@ -93,7 +96,7 @@ def joins(table: JoinTable) -> Callable[[Sequence[Row]], dict[tuple[Any, ...], t
             pairs: list[int | None] = list(matching)
             if not pairs and table.join.type == "left":
                 pairs = [None]
-            start = EPOCH + (row["at"] - EPOCH) // slide * slide
+            start = first + (row["at"] - first) // slide * slide
             while pairs and start + length > row["at"]:
                 keys = [row[key] for key in table.group_by]
                 found[(start, *keys)] += [(row["amount"], cost) for cost in pairs]

@@ -197,11 +197,12 @@ def counts(row: Row) -> bool:
 
 def windows(table: WindowTable) -> Callable[[Sequence[Row]], Known]:
     length, slide = table.window.length, table.window.slide
+    first = EPOCH + table.window.offset
 
     def model(rows: Sequence[Row]) -> Known:
         amounts: defaultdict[tuple[datetime, str | None], list[int]] = defaultdict(list)
         for row in rows:
-            start = EPOCH + (row["at"] - EPOCH) // slide * slide
+            start = first + (row["at"] - first) // slide * slide
             while start + length > row["at"]:
                 amounts[start, row["key"]].append(row["amount"])
                 start -= slide
@@ -268,10 +269,11 @@ def session_table(mode: str, gap: timedelta = 6 * MINUTE) -> SessionTable:
     )
 
 
-def _windows(mode: str, length: int = 10, slide: int = 10) -> WindowTable:
+def _windows(mode: str, length: int = 10, slide: int = 10, offset: int = 0) -> WindowTable:
+    window = {"length": length, "slide": slide, "offset": offset}
     return WindowTable.model_validate(
         {
-            "window": {"length": f"{length} minutes", "slide": f"{slide} minutes"},
+            "window": {name: f"{minutes} minutes" for name, minutes in window.items()},
             "group_by": ["key"],
             "measures": {"events": "count(*)", "amount": "sum(amount)"},
             "output_mode": mode,
@@ -326,6 +328,10 @@ def _kinds() -> Iterator[Kind]:
         yield Kind(f"windows-{mode}", table, windows(table), [_windows(mode, 20, 10)])
     sliding = _windows("update", 15, 5)
     yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
+    for mode, slide in (("update", 5), ("append", 15)):
+        moved = _windows(mode, 15, slide, 2)
+        others = [_windows(mode, 15, slide, 4), _windows(mode, 15, slide)]
+        yield Kind(f"offset-{mode}", moved, windows(moved), others)
     for mode in ("update", "append"):
         days = _days(mode)
         others = [_days(mode, calendar="week"), _days(mode, "America/Noronha")]

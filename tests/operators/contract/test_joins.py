@@ -344,8 +344,8 @@ def test_random_runs_of_both_sides_are_what_one_batch_gives(
     draw = Random(seed)
     how = draw.choice(["inner", "left"])
     before, after = draw.choice([(0, 7), (3, 0), (2, 9), (0, 15)])
-    length, slide = draw.choice([(10, 10), (15, 5)])
-    place = a_place(tmp_path, join_table(how, before, after, length, slide))
+    length, slide, offset = draw.choice([(10, 10, 0), (15, 5, 2)])
+    place = a_place(tmp_path, join_table(how, before, after, length, slide, offset=offset))
     rows: list[Row] = []
     held = False
     for number, new in enumerate(joined_landings(seed, runs=draw.randint(4, 7))):

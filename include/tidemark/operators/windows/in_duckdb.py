@@ -1,7 +1,8 @@
 """Event-time windows in DuckDB's SQL, as Spark's `window` function assigns rows to them.
 
-Spark's rule (class TimeWindowing): windows start at multiples of the slide since 1970-01-01 UTC;
-a row is in each window with start <= event time < end. Event times are never before 1970.
+Spark's rule (class TimeWindowing): windows start at multiples of the slide since 1970-01-01 UTC,
+and the offset; a row is in each window with start <= event time < end. Event times are never before
+1970, but a window may start there.
 All numbers are microseconds.
 """
 
@@ -18,8 +19,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def last_start(event_time: str, window: Window) -> str:
     """The start of the newest window that a row is in."""
-    slide = window.slide // _MICROSECOND
-    return f'(epoch_us("{event_time}") // {slide} * {slide})'
+    slide, offset = window.slide // _MICROSECOND, window.offset // _MICROSECOND
+    if not offset:
+        return f'(epoch_us("{event_time}") // {slide} * {slide})'
+    # A slide more first: DuckDB divides towards zero.
+    before = slide - offset
+    return f'((epoch_us("{event_time}") + {before}) // {slide} * {slide} - {before})'
 
 
 def window_count(event_time: str, window: Window) -> str:

@@ -64,7 +64,7 @@ class FixedWindows(Operator):
 
     def window_changes(self, query: str, asked: Window) -> Iterator[Difference]:
         """What differs between its window and the one that is asked for."""
-        for name in ("length", "slide"):
+        for name in ("length", "slide", "offset"):
             before, after = getattr(self.table.window, name), getattr(asked, name)
             if before != after:
                 yield Difference(
@@ -179,8 +179,7 @@ class WindowRows(FixedWindowRows):
 
 
 def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:
-    """The windows with start <= window's start < end; None where there is none. They start at
-    multiples of the slide since 1970-01-01 UTC, as in `in_duckdb.py`."""
+    """The windows with start <= window's start < end; None where there is none."""
     first = _first_at_or_after(window, start)
     last = _first_at_or_after(window, end) - window.slide
     return RowRange(first, last, last + window.length) if first <= last else None
@@ -197,4 +196,6 @@ def first_kept_start(window: Window, frozen_before_ms: int) -> datetime:
 
 
 def _first_at_or_after(window: Window, instant: datetime) -> datetime:
-    return _EPOCH - (_EPOCH - instant) // window.slide * window.slide
+    """By the rule of `in_duckdb.py`."""
+    first = _EPOCH + window.offset
+    return first - (first - instant) // window.slide * window.slide

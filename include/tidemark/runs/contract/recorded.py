@@ -10,7 +10,8 @@ from datetime import timedelta
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.pipeline.model import COUNTED, Pipeline, WindowTable
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.model import COUNTED, Pipeline, Window, WindowTable
 from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import (
@@ -131,8 +132,8 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     """The contract of a query that ran before contracts were recorded.
 
     Gold's columns are its keys and measures in the order of the first run; a measure's comment is
-    its expression. The length of its windows stands in any row. What nothing tells (the slide,
-    the output mode) is taken to be as the pipeline's file has it.
+    its expression. The length and the offset of its windows stand in any row. What nothing tells
+    (the slide, the output mode) is taken to be as the pipeline's file has it.
     """
     columns, where = _keys_and_measures(gold)
     types = column_types(gold)
@@ -145,7 +146,7 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     table = asked.pipeline.tables[asked.query]
     window = {}
     if isinstance(table, WindowTable):
-        window = {"window": table.window.model_copy(update=_length(gold))}
+        window = {"window": table.window.model_copy(update=_told_by_row(gold, table.window))}
     started = table.model_copy(
         update={
             **window,
@@ -169,8 +170,11 @@ def _keys_and_measures(gold: DeltaTable) -> tuple[list[tuple[str, str | None]], 
     return columns[first:last], said.removeprefix(COUNTED) if said.startswith(COUNTED) else None
 
 
-def _length(gold: DeltaTable) -> Mapping[str, timedelta]:
-    """The length of gold's windows, as a change to the model's window; none where gold is empty."""
+def _told_by_row(gold: DeltaTable, window: Window) -> Mapping[str, timedelta]:
+    """Length and offset of gold's windows, as a change to the model's window; none where gold is
+    empty."""
     columns = ["window_start", "window_end"]
-    first = dataset_of(gold).head(1, columns=columns).to_pylist()
-    return {"length": first[0]["window_end"] - first[0]["window_start"]} if first else {}
+    for row in dataset_of(gold).head(1, columns=columns).to_pylist():
+        start, end = (row[name] for name in columns)
+        return {"length": end - start, "offset": (start - instant_of(0)) % window.slide}
+    return {}

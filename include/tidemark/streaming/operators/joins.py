@@ -20,7 +20,6 @@ from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.in_duckdb import window_starts
-from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable
@@ -31,7 +30,7 @@ from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
-from tidemark.streaming.operators.windows import stretches_of
+from tidemark.streaming.operators.windows import event_window, stretches_of
 from tidemark.streaming.state.stored import StateOf
 
 _OTHER_TIME = "_other_time"
@@ -81,8 +80,8 @@ class StreamedJoins(StreamedOperator):
         """What is set aside is left out behind the join: the state of that has no windows."""
         both = self._joined(self._left(inputs[BRONZE]), self._right(inputs[self.operator.other]))
         if self.excluded is None or not self.excluded.num_rows:
-            return self._measured(both, self._window())
-        assigned = both.withColumn("_window", self._window())
+            return self._measured(both, event_window(self.table.window))
+        assigned = both.withColumn("_window", event_window(self.table.window))
         return self._measured(self._in(assigned, self.excluded, "left_anti"), F.col("_window"))
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
@@ -161,13 +160,9 @@ class StreamedJoins(StreamedOperator):
             matches = matches & (_quoted(name) == F.col(f"_other_on_{number}"))
         return left.join(right, matches, "inner" if self.table.join.type == "inner" else "left")
 
-    def _window(self) -> Column:
-        window = self.table.window
-        return F.window("_event_time", duration_text(window.length), duration_text(window.slide))
-
     def _assigned(self, rows: DataFrame) -> DataFrame:
         """Each left row once for each window that it is in: `_window`."""
-        return self._left(rows).withColumn("_window", self._window())
+        return self._left(rows).withColumn("_window", event_window(self.table.window))
 
     def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
         """The rows that are in these windows, or in none of them. Null keys are keys."""

@@ -16,7 +16,7 @@ from tidemark.operators.windows.counts import dates_of
 from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.model import WindowTable
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
@@ -60,18 +60,21 @@ class StreamedWindows(StreamedOperator):
     def _windows(self, rows: DataFrame) -> DataFrame:
         if self.excluded is None or not self.excluded.num_rows:
             # By the window itself: the state's column is called by what is grouped by.
-            return measured_windows(self.operator, self.exact, rows, self._window())
+            return measured_windows(
+                self.operator, self.exact, rows, event_window(self.table.window)
+            )
         assigned = in_windows(self.operator, self._assigned(rows), self.excluded, "left_anti")
         return measured_windows(self.operator, self.exact, assigned, F.col("_window"))
 
-    def _window(self) -> Column:
-        window = self.table.window
-        length, slide = duration_text(window.length), duration_text(window.slide)
-        return F.window("_event_time", length, slide)
-
     def _assigned(self, rows: DataFrame) -> DataFrame:
         """Each row once for each window that it is in: `_window`."""
-        return rows.withColumn("_window", self._window())
+        return rows.withColumn("_window", event_window(self.table.window))
+
+
+def event_window(window: Window) -> Column:
+    """The engine's window of each row's `_event_time`: of a row in several, one row for each."""
+    length, slide = duration_text(window.length), duration_text(window.slide)
+    return F.window("_event_time", length, slide, duration_text(window.offset))
 
 
 def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:
