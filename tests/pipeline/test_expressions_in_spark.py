@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.pipeline.test_aggregates import BY_THE_ENGINE, FROM_BRONZE_ALONE
+from tests.pipeline.test_expressions import call_of
 from tidemark.pipeline.expressions import functions
-from tidemark.pipeline.expressions.functions import AGGREGATES, function_refusal, spark_functions
+from tidemark.pipeline.expressions.functions import (
+    AGGREGATES,
+    FROM_BRONZE,
+    function_refusal,
+    spark_functions,
+)
 from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
 from tidemark.pipeline.expressions.sql import check_condition, check_derived, check_measure
 
@@ -100,7 +107,7 @@ def analyses(rows: DataFrame, expression: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("expression", listed(GOOD_MEASURES))
+@pytest.mark.parametrize("expression", [*listed(GOOD_MEASURES), *FROM_BRONZE_ALONE, *BY_THE_ENGINE])
 def test_a_good_measure_is_accepted_here_and_in_spark(rows: DataFrame, expression: str) -> None:
     assert check_measure(expression, SCOPE) == []
     assert analyses(rows, expression)
@@ -270,13 +277,7 @@ def test_each_aggregate_that_is_offered_runs_in_a_stream(
         folder = tmp_path / "in"
         folder.mkdir(exist_ok=True)
         (folder / f"{number}.json").write_text("\n".join(lines))
-    boolean = ("count_if", "every", "some", "any", "bool_and", "bool_or")
-    measures = []
-    for name in AGGREGATES:
-        two = name.startswith(("covar", "regr"))
-        arguments = "b" if name in boolean else "i, l" if two else "l"
-        arguments += ", 0.5" if name == "percentile" else ""
-        measures.append(F.expr(f"{name}({arguments})").alias(name))
+    measures = [F.expr(call_of(name)).alias(name) for name in AGGREGATES if name not in FROM_BRONZE]
     measures += [F.expr("count(*) filter (where b)").alias("f"), F.expr("sum(l) / count(*)")]
     stream = spark.readStream.schema("i int, l bigint, b boolean, ts timestamp")
     rows = (

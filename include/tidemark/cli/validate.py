@@ -94,9 +94,17 @@ def _tell(load: Load, settings: Path | None) -> bool:
         print("\n".join(refusals))
         return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
-    for line in lines:
+    for line in (*_chosen(pipeline), *lines):
         print(f"  {line}")
     return True
+
+
+def _chosen(pipeline: Pipeline) -> Iterator[str]:
+    """What the file does not say, and follows from it."""
+    for name, table in pipeline.tables.items():
+        if "stream" not in table.model_fields_set and table.unbounded is not None:
+            measure = f"as `{table.unbounded}` keeps all values of a window"
+            yield f"{name}: computed from bronze in each run (`stream: recompute`), {measure}"
 
 
 def fold_faults(pipeline: Pipeline) -> Iterator[str]:

@@ -37,6 +37,7 @@ from tidemark.pipeline import delta_columns, event_time_formats, kafka_columns, 
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
+from tidemark.pipeline.expressions.sql import keeps_no_bound
 from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.fold_types import emitted_type
 from tidemark.pipeline.reasons import REASONS
@@ -760,7 +761,8 @@ class Table(_Model, ABC):
         default="engine",
         description="Who computes the rows: engine: the query, which keeps all that is open in its "
         "state; recompute: each run from bronze, in append mode what closes, in update mode what "
-        "new rows touch, and the query keeps no state",
+        "new rows touch, and the query keeps no state. Recompute by itself where a measure keeps "
+        "all values of a window: DISTINCT, mode, collect_list …",
     )
     accept_unbounded_state: bool = Field(
         default=False,
@@ -788,6 +790,13 @@ class Table(_Model, ABC):
             raise ValueError(f"renamed_from: {both[0]} is still a column of the table")
         return self
 
+    @model_validator(mode="after")
+    def _from_bronze_without_bound(self) -> Self:
+        # Not as if the file said it: without the measure it is the engine's again.
+        if "stream" not in self.model_fields_set and self.unbounded is not None:
+            object.__setattr__(self, "stream", "recompute")
+        return self
+
     # The only state store that the engine has for this kind; None where it leaves the choice.
     state_store: ClassVar[StateStore | None] = None
 
@@ -801,6 +810,11 @@ class Table(_Model, ABC):
         """What columns of gold say of themselves: where a contract is gone, these tell of it."""
         counted = {} if self.where is None else {"rows": f"{COUNTED}{self.where}"}
         return {**self.measures, **counted}
+
+    @property
+    def unbounded(self) -> str | None:
+        """The first measure that keeps all values of a window; None where each is bounded."""
+        return next((name for name, sql in self.measures.items() if keeps_no_bound(sql)), None)
 
     @property
     def recomputes(self) -> bool:

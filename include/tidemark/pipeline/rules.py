@@ -26,6 +26,7 @@ from tidemark.pipeline.expressions.sql import (
     check_measures,
     check_where,
     in_full,
+    keeps_no_bound,
     names_read,
 )
 from tidemark.pipeline.fold_rules import find_broken_folds, in_use
@@ -292,6 +293,19 @@ def _stream(document: Document, path: KeyPath, table: Section) -> Iterator[Probl
             "choose another mode, or leave `stream` out"
         )
         yield document.problem((*path, "stream"), message, value="recompute")
+        return
+    measures = section(table, "measures").items()
+    kept = [name for name, sql in measures if isinstance(sql, str) and keeps_no_bound(sql)]
+    for key, value, way in (
+        ("stream", "engine", "leave it out"),
+        ("output_mode", "complete", "choose another mode"),
+    ):
+        if kept and table.get(key) == value:
+            message = (
+                f"cannot be: `{kept[0]}` keeps all values of a window, so that the state of a "
+                f"query would have no bound, and each run computes the table from bronze; {way}"
+            )
+            yield document.problem((*path, key), message, value=value)
 
 
 def _local_date(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:

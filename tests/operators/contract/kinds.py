@@ -313,6 +313,50 @@ def calendar_days(table: CalendarTable) -> Callable[[Sequence[Row]], Known]:
     return model
 
 
+def _distinct(mode: str, length: int = 10) -> WindowTable:
+    """Measures of which none has a bound, over values that are in the rows' times: each comes in
+    several rows."""
+    content = {
+        "window": {"length": f"{length} minutes"},
+        "output_mode": mode,
+        "group_by": ["key"],
+        "measures": {
+            "minutes": "count(distinct minute(at) % 4)",
+            "most": "mode(minute(at) % 4, true)",
+            "top": "slice(sort_array(collect_list(struct(minute(at) % 4 as m, at)), false), 1, 2)",
+            "last": "max_by(amount, struct(at, amount))",
+        },
+    }
+    return WindowTable.model_validate(content)
+
+
+def distinct(table: WindowTable) -> Callable[[Sequence[Row]], Known]:
+    length = table.window.length
+
+    def model(rows: Sequence[Row]) -> Known:
+        within: defaultdict[tuple[datetime, str | None], list[Row]] = defaultdict(list)
+        for row in rows:
+            within[EPOCH + (row["at"] - EPOCH) // length * length, row["key"]].append(row)
+        return {
+            (start, key): (start + length, *_measured(held))
+            for (start, key), held in within.items()
+        }
+
+    return model
+
+
+def _measured(rows: Sequence[Row]) -> tuple[Any, ...]:
+    minutes = [row["at"].minute % 4 for row in rows]
+    pairs = sorted(((row["at"].minute % 4, row["at"]) for row in rows), reverse=True)
+    return (
+        len(set(minutes)),
+        max(sorted(set(minutes)), key=minutes.count),
+        [{"m": minute, "at": when} for minute, when in pairs[:2]],
+        max((row["at"], row["amount"]) for row in rows)[1],
+        len(rows),
+    )
+
+
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
     return datetime.combine(day, time(), zone).astimezone(UTC)
 
@@ -336,6 +380,8 @@ def _kinds() -> Iterator[Kind]:
         days = _days(mode)
         others = [_days(mode, calendar="week"), _days(mode, "America/Noronha")]
         yield Kind(f"days-{mode}", days, calendar_days(days), others)
+        table = _distinct(mode)
+        yield Kind(f"distinct-{mode}", table, distinct(table), [_distinct(mode, 20)])
     for mode in ("append", "complete"):
         of_rows, longer = session_table(mode), session_table(mode, 7 * MINUTE)
         yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [longer])

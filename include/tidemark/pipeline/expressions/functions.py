@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
+# These keep all values of a window, as DISTINCT does: the state of a stream would have no bound. So
+# their tables are computed from bronze.
+FROM_BRONZE = ("mode", "collect_set", "collect_list", "array_agg")
+# Their value is that of the row which an order puts last or first.
+BY_ORDER = ("max_by", "min_by")
 AGGREGATES = (
     *("count", "count_if", "sum", "avg", "mean", "min", "max", "approx_count_distinct"),
     *("bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "bit_xor"),
@@ -13,6 +18,7 @@ AGGREGATES = (
     *("skewness", "kurtosis", "covar_pop", "covar_samp", "median", "percentile"),
     *("regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope"),
     *("regr_sxx", "regr_sxy", "regr_syy", "try_sum", "try_avg"),
+    *(*BY_ORDER, *FROM_BRONZE),
 )
 # Names that Spark's grammar knows without listing them as functions, or before a bracket.
 _SYNTAX = """all and any anti array as asc between by case char character dec desc distinct div else
@@ -22,7 +28,15 @@ _SYNTAX = """all and any anti array as asc between by case char character dec de
 SYNTAX = frozenset(_SYNTAX.split())
 
 _ORDER = "its result depends on the order of rows, which differs from run to run"
-_TIES = "among equal values the order of rows decides, and that differs from run to run"
+_FIRST = (
+    "which row is first differs from run to run; write `min_by(x, struct(t, x))`, by its time t"
+)
+_LAST = "which row is last differs from run to run; write `max_by(x, struct(t, x))`, by its time t"
+_ANY = "which row's value it is differs from run to run; write `min(…)`"
+_JOINED = (
+    "it joins texts in the order of rows, which differs from run to run; write "
+    "`array_join(slice(sort_array(collect_list(…)), 1, 100), ',')`"
+)
 _OTHER_VALUE = "it gives another value each time, and a replay must judge a row the same"
 CLOCK = "it reads the clock, and a replay must judge a row the same"
 _WHERE = "it depends on where it runs, and a replay must judge a row the same"
@@ -36,9 +50,11 @@ _TIME_OF_DAY = "it is about times without a date, a type that Spark does not sup
 _DUPLICATES = "the table's own windows and keys decide the groups"
 
 _REFUSED_BY_REASON: Mapping[str, str] = {
-    _ORDER: """first first_value last last_value any_value collect_list collect_set array_agg
-        listagg string_agg approx_percentile percentile_approx histogram_numeric approx_top_k""",
-    _TIES: "mode max_by min_by",
+    _FIRST: "first first_value",
+    _LAST: "last last_value",
+    _ANY: "any_value",
+    _JOINED: "listagg string_agg",
+    _ORDER: "approx_percentile percentile_approx histogram_numeric approx_top_k",
     _OTHER_VALUE: """rand random randn randstr uniform uuid shuffle monotonically_increasing_id
         spark_partition_id aes_encrypt""",
     CLOCK: "current_date current_time current_timestamp curdate now localtimestamp",
@@ -87,7 +103,7 @@ def function_refusal(name: str) -> str | None:
         return f"cannot be used: {reason}"
     kind = spark_functions()[name]
     if kind == "window":
-        return "is a window function, which a stream cannot compute"
+        return "is a window function, which gives each row a value; a measure is one of all"
     if kind == "generator":
         return "cannot be used: it makes several rows of one"
     if kind == "aggregate" and name not in AGGREGATES:

@@ -61,7 +61,7 @@ def _length(node: exp.Expr) -> tuple[str, int | None] | None:
     """The function's name and the length it is told, None where nobody can tell; no such call."""
     for kind, name, argument in _LENGTHS:
         if isinstance(node, kind):
-            return name, _bound(node.args.get(argument))
+            return name, bound_of(node.args.get(argument))
     if isinstance(node, exp.GenerateSeries):
         return "sequence", _steps(node)
     if isinstance(node, exp.Format):
@@ -73,19 +73,20 @@ def _length(node: exp.Expr) -> tuple[str, int | None] | None:
         return name, _widths(arguments[0] if arguments else None)
     if name in _BY_NAME:
         place = _BY_NAME[name]
-        return name, _bound(arguments[place]) if len(arguments) > place else 0
+        return name, bound_of(arguments[place]) if len(arguments) > place else 0
     return None
 
 
-def _bound(node: exp.Expr | None) -> int | None:
+def bound_of(node: exp.Expr | None) -> int | None:
+    """The length that an argument tells at most; None where nobody can tell."""
     while isinstance(node, exp.Paren | exp.Cast):
         node = node.this
     if node is None:
         return 0
     if isinstance(node, exp.Neg):
-        return _bound(node.this)
+        return bound_of(node.this)
     if isinstance(node, exp.Least):
-        bounds = [_bound(one) for one in (node.this, *node.expressions)]
+        bounds = [bound_of(one) for one in (node.this, *node.expressions)]
         return min((one for one in bounds if one is not None), default=None)
     # Text, as `format_number` takes a pattern, is as long as it is written.
     return _number(node.name) if isinstance(node, exp.Literal) else None

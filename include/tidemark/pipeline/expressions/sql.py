@@ -20,9 +20,10 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tidemark.pipeline.expressions import aggregates
 from tidemark.pipeline.expressions.arguments import argument_faults
 from tidemark.pipeline.expressions.exact_sums import closing, opens
-from tidemark.pipeline.expressions.functions import spark_functions
+from tidemark.pipeline.expressions.functions import FROM_BRONZE, spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
 from tidemark.pipeline.expressions.kept_types import kept_type_faults
 from tidemark.pipeline.expressions.kinds import UNKNOWN, Kind, kind_of_measure, kind_of_name
@@ -47,6 +48,7 @@ LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_MAY_KEEP_ALL = re.compile("|".join((*FROM_BRONZE, "distinct")), re.IGNORECASE)
 _CAN_FAIL = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Neg)
 _DERIVE = "`derive` a boolean column, of any Spark SQL, and name that: `where: NAME`"
 _NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
@@ -138,6 +140,8 @@ def _of_measure(
     # A function that is unknown may be meant as an aggregate: one fault is enough.
     if root is not None and not faults:
         faults += _aggregation_faults(root)
+    if root is not None and not faults:
+        faults += [Fault(offset_of(node), why) for node, why in aggregates.form_faults(root)]
     faults += [] if root is None else _unkept(root, faults)
     return _in_order([replace(one, offset=_written_at(one.offset, named)) for one in faults])
 
@@ -291,6 +295,13 @@ def measure_types(text: object, scope: Scope) -> tuple[exp.DataType | None, Kind
     return known, kind_of_measure(root, scope)
 
 
+def keeps_no_bound(text: str) -> bool:
+    """Does a measure keep all values of a window, however many? False where it is none."""
+    # Parsing takes time, and few measures do.
+    root = _parse(text)[1] if _MAY_KEEP_ALL.search(text) else None
+    return root is not None and aggregates.keeps_no_bound(root)
+
+
 def patterns_of(text: str) -> list[str]:
     """The regular expressions that are written out in an expression."""
     root = _parse(text)[1]
@@ -442,19 +453,20 @@ def _not_an_expression(root: exp.Expr) -> Fault | None:
 
 
 def _aggregation_faults(root: exp.Expr) -> Iterator[Fault]:
-    aggregates = [node for node in root.walk() if _is_aggregate(node)]
-    if not aggregates:
+    found = [node for node in root.walk() if _is_aggregate(node)]
+    if not found:
         yield Fault(0, "is not an aggregate; write count(*), sum(…), max(…) or another")
         return
-    for node in aggregates:
+    for node in found:
         if _inside(node, _is_aggregate_or_its_filter) and not isinstance(node.parent, exp.Filter):
             yield Fault(offset_of(node), f"{_named(node)} stands inside another aggregate")
     for window in root.find_all(exp.Window):
-        yield Fault(offset_of(window), "has OVER, a window function, which a stream cannot compute")
+        message = (
+            "has OVER, a window function, which gives each row a value; a measure is one of all"
+        )
+        yield Fault(offset_of(window), message)
     for node in root.find_all(exp.WithinGroup):
-        yield Fault(offset_of(node), "has WITHIN GROUP, which a stream cannot compute")
-    for node in root.find_all(exp.Distinct):
-        message = "has DISTINCT, which a stream cannot aggregate; use approx_count_distinct(…)"
+        message = "has WITHIN GROUP; write `percentile(x, 0.5)`, or `mode(x, true)`"
         yield Fault(offset_of(node), message)
     for node in root.find_all(exp.Filter):
         if not _is_aggregate(node.this):

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, LongType, StructType
 
+from tidemark.pipeline.expressions.aggregates import canonical_values
 from tidemark.pipeline.expressions.exact_sums import exact_sums
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.engine.tried import tried_in
@@ -49,10 +50,45 @@ def measured(
 
 
 def _added(sql: str, rows: DataFrame, exact: bool) -> str:
+    def type_of(value: str) -> DataType:
+        return rows.select(F.expr(value)).schema[0].dataType
+
+    sql = canonical_values(sql, lambda value: canonical(value, type_of(value)))
     if rows.isStreaming or not exact:
         return sql
+    return exact_sums(sql, lambda summed: isinstance(type_of(summed), LongType))
 
-    def is_long(summed: str) -> bool:
-        return isinstance(rows.select(F.expr(summed)).schema[0].dataType, LongType)
 
-    return exact_sums(sql, is_long)
+def canonical(value: str, kind: DataType, depth: int = 0) -> str:
+    """A value of this type with one zero and one NaN: of those that are equal to Spark, whose
+    sign and bits differ, the order of rows would decide which comes out."""
+    if isinstance(kind, DoubleType | FloatType):
+        name = kind.typeName()
+        return f"nanvl(({value}) + {name}(0), {name}('NaN'))"
+    part = f"_{depth}"
+    if isinstance(kind, ArrayType):
+        element = canonical(part, kind.elementType, depth + 1)
+        return value if element == part else f"transform({value}, {part} -> {element})"
+    if isinstance(kind, StructType):
+        was = [f"{part}.{_quoted(field.name)}" for field in kind]
+        found = [
+            canonical(sql, field.dataType, depth + 1)
+            for sql, field in zip(was, kind.fields, strict=True)
+        ]
+        if found == was:
+            return value
+        struct = ", ".join(
+            f"{_text(name)}, {sql}" for name, sql in zip(kind.names, found, strict=True)
+        )
+        # Of an array of one, so that the value is written, and evaluated, once.
+        struct = f"if({part} is null, null, named_struct({struct}))"
+        return f"transform(array({value}), {part} -> {struct})[0]"
+    return value
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
