@@ -163,3 +163,18 @@ def test_what_is_refused_differs_with_the_order_of_rows_indeed(spark: SparkSessi
         asked = "SELECT mode(bin ORDER BY bin), min(bin) FROM rows_found GROUP BY k ORDER BY k"
         found = connection.execute(asked).fetchall()
     assert wrong == [least for _, least in found] != [most for most, _ in found]
+
+
+def test_a_measure_of_distinct_values_that_fails_is_a_verdict_on_its_row_alone(
+    spark: SparkSession,
+) -> None:
+    from pyspark.sql import functions as F
+
+    from tidemark.streaming.operators.measures import measured
+
+    rows = spark.range(10).select(F.expr("id % 3 as k"), F.expr("if(id % 3 = 1, 0, id) as v"))
+    asked = {"of": "10 div (count(distinct v) - 1)", "n": "sum(distinct v) + count(distinct k)"}
+    found = measured(rows.groupBy("k"), asked, rows, exact=True).orderBy("k").collect()
+    assert [(row["of"], row["n"]) for row in found] == [(3, 19), (None, 1), (5, 16)]
+    failed = "of: 10 div (count(distinct v) - 1) failed"
+    assert [row["_failure"] for row in found] == [None, failed, None]
