@@ -45,6 +45,15 @@ def test_the_tables_whose_output_mode_is_not_update_are_said() -> None:
     assert "- **output mode**: closing append, whole complete" in described(tables=tables)
 
 
+def test_a_table_that_is_computed_from_bronze_for_a_measure_is_said_with_it() -> None:
+    (table,) = clicks()["tables"].values()
+    measures = {"events": "count(*)", "top_one": "mode(amount, true)"}
+    tables = {"plain": table, "whole": table | {"measures": measures}}
+    line = "- **computed from bronze in each run**: whole, for top\\_one"
+    assert line in described(tables=tables)
+    assert "computed from bronze" not in "".join(described(tables={"plain": table}))
+
+
 def test_which_rows_count_is_said_beside_the_windows() -> None:
     (table,) = clicks()["tables"].values()
     told = "\n".join(described(tables={"some": table | {"where": "key = 'a|b'"}}))

@@ -65,6 +65,18 @@ def test_each_good_file_of_the_folder_has_a_line(project: Path) -> None:
     assert ended.exit_code == 0
 
 
+def test_a_table_that_a_measure_has_computed_from_bronze_is_told(project: Path) -> None:
+    (table,) = clicks()["tables"].values()
+    users = table | {"measures": {"events": "count(*)", "users": "count(distinct key)"}}
+    tables = {"plain": table, "users": users, "said": users | {"stream": "recompute"}}
+    Place(project / "include", clicks(tables=tables)).write_file()
+    assert tidemark("validate").output.splitlines() == [
+        "clicks: good (tables: plain, users, said)",
+        "  users: computed from bronze in each run (`stream: recompute`), as `users` keeps all "
+        "values of a window",
+    ]
+
+
 def test_a_bad_file_has_all_its_problems_told_and_keeps_no_other_from_being_checked(
     project: Path,
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.pipeline.conftest import GOOD, Load, Problems
 from tests.pipeline.test_expressions import SCOPE
 from tidemark.pipeline.expressions.aggregates import canonical_values
-from tidemark.pipeline.expressions.sql import check_measure, keeps_no_bound
+from tidemark.pipeline.expressions.kinds import kind_of_type
+from tidemark.pipeline.expressions.sql import check_measure, keeps_no_bound, measure_types
 
 # In each of these the order of rows decides nothing; a test in Spark has them over odd values.
 FROM_BRONZE_ALONE = (
@@ -134,6 +135,14 @@ def test_what_is_collected_is_found_whole_whatever_stands_in_it() -> None:
         "max_by(<f(a, b[g(1, 2)])>, struct(t, 'x, y')) + size(COLLECT_SET(DISTINCT <x /* , */>)) "
         "+ mode(<'it''s ('>, true) + sum(mode) + collect_list(<a>) filter (where b)"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mode(dec, true)", "max_by(dec, struct(ts, dec))", "min_by(dec, dec) filter (where b)"],
+)
+def test_a_check_knows_the_type_of_what_is_chosen_among_the_values_of_a_column(text: str) -> None:
+    assert measure_types(text, SCOPE)[1] == kind_of_type(SCOPE["dec"].type)
 
 
 MEASURES = "measures: {clicks: count(*), longest: max(took)}"

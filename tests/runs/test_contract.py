@@ -228,6 +228,28 @@ def test_a_wider_column_needs_a_generation_of_each_table_and_another_field_is_as
     }
 
 
+def test_a_measure_without_a_bound_changes_who_computes_the_table_and_that_is_told() -> None:
+    measures = {"amount": "sum(amount)", "size": "count(distinct size)"}
+    told = [(one.what, one.before, one.after) for one in found(table(measures=measures))]
+    assert told == [
+        ("measures.size", "sum(size)", "count(distinct size)"),
+        ("stream", "engine", "recompute"),
+    ]
+
+
+def test_what_a_measure_decided_is_recorded_and_read_back(tmp_path: Path) -> None:
+    of = content()
+    table(measures={"amounts": "count(distinct amount)"})(of)
+    contract = contracts(of)[1]
+    place = str(tmp_path / "t.contract.json")
+    write_contract(place, contract, {})
+    back = read_contract(place, {})
+    assert back is not None
+    assert list(contract_differences(back, contract)) == []
+    assert back.pipeline.tables["per_10m"].recomputes
+    assert back.is_of(pipeline_from_mapping("clicks", of))
+
+
 def test_windows_become_sessions_by_a_new_generation_alone() -> None:
     refused = found(table(window={"session": "10 minutes"}))
     assert [(one.what, one.verdict) for one in refused] == [

@@ -129,7 +129,7 @@ def kind_of_measure(root: exp.Expr, scope: Scope) -> Kind:
     column = root.this if isinstance(root.this, exp.Column) and not root.this.table else None
     known = known_name(column.name, scope) if column is not None else None
     of = kind_of_name(known) if known else UNKNOWN
-    if known and isinstance(root, exp.Min | exp.Max):
+    if known and isinstance(root, exp.Min | exp.Max | exp.Mode | exp.ArgMin | exp.ArgMax):
         return of
     if of.is_decimal and isinstance(root, exp.Sum):
         return Kind("decimal", min(of.precision + 10, 38), of.scale)
