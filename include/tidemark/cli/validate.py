@@ -28,7 +28,7 @@ from tidemark.pipeline.load import (
     pipeline_files,
     unread_below,
 )
-from tidemark.pipeline.model import FoldTable, Pipeline
+from tidemark.pipeline.model import CalendarTable, FoldTable, Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.files import list_folder
@@ -102,7 +102,8 @@ def _tell(load: Load, settings: Path | None) -> bool:
 def _chosen(pipeline: Pipeline) -> Iterator[str]:
     """What the file does not say, and follows from it."""
     for name, table in pipeline.tables.items():
-        if "stream" not in table.model_fields_set and table.unbounded is not None:
+        said = "stream" in table.model_fields_set or isinstance(table, CalendarTable)
+        if not said and table.unbounded is not None:
             measure = f"as `{table.unbounded}` keeps all values of a window"
             yield f"{name}: computed from bronze in each run (`stream: recompute`), {measure}"
 

@@ -93,6 +93,8 @@ def _distinct(node: exp.Distinct) -> Iterator[tuple[Node, str]]:
     )
     if not taken:
         yield node, "has DISTINCT, which stands in count, sum, avg and collect_list"
+    elif len(node.expressions) > 1 and not isinstance(around, exp.Count):
+        yield node, "has DISTINCT over several values, which count alone takes"
     elif _has_map(*node.expressions):
         yield node, "has DISTINCT over a map, and Spark does not compare maps"
 
@@ -164,7 +166,13 @@ def _ordered(node: Node) -> Iterator[tuple[Node, str]]:
         return
     name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
     parts = [order, *_parts(order)]
-    if _has_map(value, order):
+    if node.args.get("count"):
+        yield (
+            node,
+            f"{name} has a third argument, for several rows; collect them: "
+            "`slice(sort_array(collect_list(struct(t, x)), false), 1, 10)`",
+        )
+    elif _has_map(value, order):
         yield node, f"{name} orders by a map, which has no order"
     elif not _is_decided(value, {_written(part) for part in parts}):
         first = [*_fields(order)] or [order]
