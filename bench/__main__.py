@@ -57,6 +57,8 @@ FIGURES: dict[str, Measure] = {
     "sessions": operators.sessions,
     "joins": operators.joins,
     "folds": operators.folds,
+    "days": operators.days,
+    "distinct": operators.distinct,
     "migration": migration.measure,
     "cores": cores.measure,
     "cluster": cluster.measure,

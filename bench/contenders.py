@@ -173,9 +173,13 @@ def script(
 
 def _our_table(place: Workspace, table: Mapping[str, object], recomputed: bool) -> list[str]:
     stream = {"stream": "recompute"} if recomputed else {}
-    tables = {TABLE: {"group_by": ["key"], **table, **stream}}
-    content = pipeline_content(place.source) | {"tables": tables}
+    content = _with_table(place, {**table, **stream})
     return our_job(place, content, RECOMPUTED if recomputed else NAME)
+
+
+def _with_table(place: Workspace, table: Mapping[str, object]) -> dict[str, object]:
+    tables = {TABLE: {"group_by": ["key"], **table}}
+    return pipeline_content(place.source) | {"tables": tables}
 
 
 def _our_sessions(place: Workspace, recomputed: bool = False) -> list[str]:
@@ -215,6 +219,18 @@ def _our_folds(place: Workspace, recomputed: bool = False) -> list[str]:
 
 def _tuned_folds(place: Workspace) -> list[str]:
     return script("tuned_fold.py", place)
+
+
+def _our_days(place: Workspace) -> list[str]:
+    window = {"length": "1 day", "zone": "Europe/Vienna"}
+    measures = {"events": "count(*)", "amount": "sum(amount)"}
+    return our_job(place, _with_table(place, {"window": window, "measures": measures}))
+
+
+def _our_distinct(place: Workspace) -> list[str]:
+    measures = {"events": "count(*)", "amount": "count(distinct amount)"}
+    window = {"length": "10 minutes"}
+    return our_job(place, _with_table(place, {"window": window, "measures": measures}))
 
 
 def _batch(name: str) -> Callable[[Workspace], list[str]]:
@@ -278,6 +294,17 @@ _BY_HAND = "by hand, without repair"
 TUNED_SESSIONS = Contender(_BY_HAND, _tuned_sessions, _tuned_environment, rival_gold)
 TUNED_JOINS = Contender(_BY_HAND, _tuned_joins, _tuned_environment, rival_gold)
 TUNED_FOLDS = Contender(_BY_HAND, _tuned_folds, _tuned_environment, rival_gold)
+OUR_DAYS = Contender("tidemark", _our_days, _tuned_environment, our_gold)
+OUR_DISTINCT = Contender("tidemark", _our_distinct, _tuned_environment, our_gold)
+TUNED_DAYS, TUNED_DISTINCT = (
+    Contender(
+        "by hand, in batch",
+        partial(script, "tuned_report.py", arguments=[kind]),
+        _tuned_environment,
+        rival_gold,
+    )
+    for kind in ("days", "distinct")
+)
 RECOMPUTED_SESSIONS = _recomputed(_our_sessions)
 RECOMPUTED_JOINS = _recomputed(_our_joins)
 RECOMPUTED_FOLDS = _recomputed(_our_folds)
