@@ -181,7 +181,7 @@ def test_windows_that_fail_are_verdicts_and_the_others_go_on(
     ("when", "point"),
     [
         pytest.param("before", "recomputed windows", marks=pytest.mark.long),
-        ("after", "recomputed windows"),
+        pytest.param("after", "recomputed windows", marks=pytest.mark.second),
         pytest.param("before", "windows of the stream", marks=pytest.mark.long),
         pytest.param("after", "windows of the stream", marks=pytest.mark.long),
         pytest.param("before", "gold", marks=pytest.mark.long),

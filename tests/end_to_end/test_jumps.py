@@ -101,9 +101,10 @@ def cut_by(newest: float, batch: list[float]) -> float | None:
     return min(far, default=None)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("kind", "few"),
-    [("files", True), pytest.param("delta", False, marks=pytest.mark.second)],
+    [("files", True), ("delta", False)],
 )
 def test_random_batches_are_judged_as_the_rule_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, few: bool

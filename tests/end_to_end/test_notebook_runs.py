@@ -58,6 +58,7 @@ def counted(gold: pa.Table) -> list[tuple[str, str, int, int]]:
     )
 
 
+@pytest.mark.second
 @pytest.mark.process
 def test_what_is_tried_and_run_within_an_event_loop_is_what_the_command_would_give(
     place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -168,7 +168,7 @@ def landings_with_amounts(seed: int, runs: int) -> list[list[Row]]:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(("updated", "appended"), id="two modes"),
+        pytest.param(("updated", "appended"), id="two modes", marks=pytest.mark.second),
         pytest.param(tuple(TABLES), id="every mode and kind", marks=pytest.mark.long),
     ],
 )

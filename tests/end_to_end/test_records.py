@@ -148,6 +148,7 @@ def test_tables_and_ledger_are_what_one_look_at_all_records_gives(
     assert {type(json.loads(row["raw"])["order"]["items"]) for row in parts} == {dict}
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("point", EACH_POINT)
 def test_a_repeated_batch_says_the_same_of_records(
     spark: SparkSession, tmp_path: Path, point: tuple[str, str]

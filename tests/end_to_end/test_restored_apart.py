@@ -138,6 +138,7 @@ def test_a_ledger_of_another_moment_stops_runs_until_it_is_built_anew(
     assert goes_on(spark, place, "next") == together
 
 
+@pytest.mark.second
 def test_what_a_killed_run_left_stops_nothing_once_a_migration_has_published_it(
     history: History, spark: SparkSession
 ) -> None:

@@ -161,7 +161,7 @@ def as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "few", "unique"),
     [
-        ("delta", True, True),
+        pytest.param("delta", True, True, marks=pytest.mark.second),
         ("delta", False, True),
         ("files", True, False),
         pytest.param("files", False, False, marks=pytest.mark.long),

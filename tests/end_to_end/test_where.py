@@ -61,6 +61,7 @@ def counted(place: Place, table: str) -> list[tuple[Any, ...]]:
     return sorted(found, key=str)
 
 
+@pytest.mark.second
 def test_a_batch_of_rows_that_do_not_count_closes_windows_in_each_mode(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -205,6 +205,7 @@ def test_keys_of_a_registry_and_schemas_named_in_headers(
     ]  # fmt: skip
 
 
+@pytest.mark.second
 def test_a_replay_needs_no_registry_and_says_the_same(
     spark: SparkSession, broker: Broker, registry: Registry, tmp_path: Path
 ) -> None:
