@@ -75,6 +75,11 @@ class InputLost(TidemarkError):
     which and how much; to go on without it, somebody has to accept that."""
 
 
+class LookupBroken(TidemarkError):
+    """A lookup's table holds what cannot be looked up: no value of its type, two rows of one key.
+    Nothing was written; somebody has to mend it."""
+
+
 class SourceChanging(TidemarkError):
     """A source file changed while a batch read it, so that its rows cannot be accounted for.
 

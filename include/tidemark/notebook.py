@@ -77,7 +77,8 @@ class LoadedPipeline:
         with commands.temporary_root(self.settings) as root:
             taken = first_rows.take_first_rows(self.model, self.settings, rows, root)
             commands.tell_taken(self.model, taken)
-            file = first_rows.write_pipeline(self.model, taken.source, root / "pipelines")
+            folder = root / "pipelines"
+            file = first_rows.write_pipeline(self.model, taken.source, folder, self.settings)
             env = first_rows.trial_environment(os.environ, self.settings, root, file)
             places, report = Places(str(root), self.name), StringIO()
             result = self._run(file, commands.RUN, places.result(commands.RUN), env)

@@ -218,7 +218,9 @@ def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path
     for number, file in enumerate(FILES):
         own = load_pipeline(file)
         copied = {"files": f"{own.name}_source/**/*"}
-        copy = load_pipeline(write_pipeline(own, copied, tmp_path / str(number)))
+        copy = load_pipeline(
+            write_pipeline(own, copied, tmp_path / str(number), Place(tmp_path).settings)
+        )
         assert copy.source.label == copied["files"]
         source = copy.source.model_copy(update={"files": own.source.label})
         assert copy.model_copy(update={"source": source}) == own
@@ -256,11 +258,23 @@ def test_a_pipeline_that_joins_is_not_tried_by_its_own_rows_alone(tmp_path: Path
         take_first_rows(pipeline, settings, 4, tmp_path / "copy")
 
 
+def test_a_trial_reads_lookups_where_they_are(tmp_path: Path) -> None:
+    rates = {"file": "dims/rates.csv", "on": "key", "columns": {"rate": "long"}}
+    names = {"table": "s3://dims/names", "on": "key", "columns": {"name": "string"}}
+    measures = {"paid": "sum(amount * rates.rate)", "name": "max(names.name)"}
+    table = {"window": {"length": "10 minutes"}, "measures": measures}
+    place = Place(tmp_path, clicks(tables={"t": table}, lookup={"rates": rates, "names": names}))
+    file = write_pipeline(place.pipeline, {"files": "a_source/*"}, tmp_path / "a", place.settings)
+    found = load_pipeline(file).lookup
+    assert found["rates"].file == f"file://{tmp_path}/dims/rates.csv"
+    assert found["names"].table == "s3://dims/names"
+
+
 def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: Path) -> None:
     for name in ("source", "landing", "a_source"):
         pipeline = Place(tmp_path, clicks(), name)
         content = clicks(source=clicks()["source"] | {"files": "elsewhere/*.json"})
         pipeline.content = content
         source = {"files": f"{name}_source/*"}
-        assert write_pipeline(pipeline.pipeline, source, tmp_path / name)
+        assert write_pipeline(pipeline.pipeline, source, tmp_path / name, pipeline.settings)
         assert load_pipeline(tmp_path / name / f"{name}.yaml").name == name

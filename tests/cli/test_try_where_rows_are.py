@@ -57,7 +57,7 @@ def trial_of(place: Place, most: int = 1_000) -> tuple[FirstRows, Place]:
     """What `tidemark try` runs."""
     root = place.root.with_name("trial")
     first = take_first_rows(place.pipeline, place.settings, most, root)
-    file = write_pipeline(place.pipeline, first.source, root / "pipelines")
+    file = write_pipeline(place.pipeline, first.source, root / "pipelines", place.settings)
     content = json.loads(file.read_text())
     sources = settings_of_trial(place.settings, root).sources
     trial = Place(root, content, place.name, connections=place.connections, sources=sources)

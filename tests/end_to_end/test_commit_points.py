@@ -18,6 +18,7 @@ from tests.checkpoint.rewind.test_killed_rewinds import KILLS as REWINDS
 from tests.end_to_end.test_generations import KILLS as MIGRATIONS
 from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JOINS
 from tests.end_to_end.test_killed_runs import KILLS
+from tests.end_to_end.test_lookups import KILLS as LOOKUPS
 from tests.end_to_end.test_rewinds import POINTS as PIPELINE_REWINDS
 from tests.end_to_end.test_widening import KILLS as WIDENINGS
 from tests.kit.running import REPOSITORY
@@ -237,7 +238,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
     killed = {(kill.point, kill.when) for kill in KILLS}
     killed |= {(step, when) for when, step in (*MIGRATIONS, *LOSSES)}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
-    killed |= {*JOINS, *MIGRATIONS_OF_JOINS, *MOVES, *REWINDS, *SCHEMAS, *WIDENINGS}
+    killed |= {*JOINS, *LOOKUPS, *MIGRATIONS_OF_JOINS, *MOVES, *REWINDS, *SCHEMAS, *WIDENINGS}
     killed |= {(point, when) for point, _ in PIPELINE_REWINDS for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 

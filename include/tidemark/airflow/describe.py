@@ -64,7 +64,10 @@ def _choices(pipeline: Pipeline) -> Iterator[str]:
     modes = {name: table.output_mode for name, table in pipeline.tables.items()}
     if others := [f"{_text(name)} {mode}" for name, mode in modes.items() if mode != "update"]:
         yield f"- **output mode**: {', '.join(others)}"
-    kept = {name: table.unbounded for name, table in pipeline.tables.items()}
+    kept = {
+        name: table.unbounded or ", ".join(pipeline.lookups_of(name))
+        for name, table in pipeline.tables.items()
+    }
     if computed := [f"{_text(name)}, for {_text(one)}" for name, one in kept.items() if one]:
         yield f"- **computed from bronze in each run**: {'; '.join(computed)}"
 

@@ -103,9 +103,12 @@ def _chosen(pipeline: Pipeline) -> Iterator[str]:
     """What the file does not say, and follows from it."""
     for name, table in pipeline.tables.items():
         said = "stream" in table.model_fields_set or isinstance(table, CalendarTable)
-        if not said and table.unbounded is not None:
-            measure = f"as `{table.unbounded}` keeps all values of a window"
-            yield f"{name}: computed from bronze in each run (`stream: recompute`), {measure}"
+        lookups = ", ".join(pipeline.lookups_of(name))
+        why = f"as it names columns of the lookup {lookups}" if lookups else None
+        if table.unbounded is not None:
+            why = f"as `{table.unbounded}` keeps all values of a window"
+        if not said and why is not None:
+            yield f"{name}: computed from bronze in each run (`stream: recompute`), {why}"
 
 
 def fold_faults(pipeline: Pipeline) -> Iterator[str]:

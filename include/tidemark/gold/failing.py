@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, LOOKUP, OPEN, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -244,6 +244,6 @@ def _last_verdict(operator: Operator, relation: str) -> str:
     again over other rows, that after the newest batch, and there by its cause."""
     if not operator.traits.fails_again:
         return f"({listed(operator.traits.grows, relation)},)"
-    causes = ", ".join(f"'{cause}'" for cause in (LATE, CLOSED, SEAL, BACKFILL))
+    causes = ", ".join(f"'{cause}'" for cause in (LATE, LOOKUP, OPEN, CLOSED, SEAL, BACKFILL))
     within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
     return f"(coalesce({relation}.batch, -1), {within})"

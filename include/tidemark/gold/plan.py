@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidemark.errors import NotPublishable
 from tidemark.gold.pins import Dependency, TableResult
+from tidemark.operators.lookups import is_lookup
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
 from tidemark.storage.generation import GENERATION
@@ -73,10 +74,14 @@ class PublishPlan:
         """Is there nothing to do where the changes hold no row, as after batches that closed no
         window?"""
         behind = [self.changes - self.after_changes]
-        behind += [version - self.after_inputs[name] for name, version in self.inputs.items()]
+        moved = {name: version - self.after_inputs[name] for name, version in self.inputs.items()}
+        behind += moved.values()
+        # What a lookup touches is looked for until gold names its copy.
+        looked_up = any(by for name, by in moved.items() if is_lookup(name))
         return (
             self.close_after_ms <= self.close_before_ms
             and self.noted
+            and not looked_up
             and max(behind) < _MOST_UNNOTED
         )
 

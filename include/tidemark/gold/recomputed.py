@@ -64,7 +64,7 @@ def differing_rows(
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
         columns = [name for name in recomputed.column_names if name != FAILURE]
         before = f"SELECT {listed(columns)}, NULL AS {FAILURE} FROM gold"
-        if operator.traits.checks_emitted:
+        if operator.traits.checks_emitted or operator.lookups:
             # What failed and merged since goes too, though gold never had it.
             failing_known(connection, changes, operator, state.generation, after_ms)
             mended = f"EXISTS (FROM gold g WHERE {same_row(operator, 'g', 'f')})"

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from tidemark.gold.detached import detached_rows, to_note
 from tidemark.gold.excluded import Excluded
 from tidemark.gold.failing import failing_known, other_rows
+from tidemark.gold.looked_up import touched_by_lookups
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
 from tidemark.operators.bronze_rows import BronzeRows
@@ -69,13 +70,14 @@ class Frontiers:
 class ToCompute:
     """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
     query over others, `opened` what is open: all as `Touched.closed`. `detached`: what is to be
-    noted as such (`gold/detached.py`); None: nothing."""
+    noted as such (`gold/detached.py`); None: nothing. `looked_up`: what lookups touch besides."""
 
     batches: tuple[BatchCounts, ...]
     rows: pa.Table
     alone: pa.Table
     opened: pa.Table
     detached: pa.Table | None = None
+    looked_up: pa.Table | None = None
 
 
 def to_compute(
@@ -100,14 +102,23 @@ def to_compute(
         nothing = found.slice(0, 0)
         return ToCompute(excluded.counted(touched.batches), found, nothing, nothing, detached)
     due = excluded.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
+    looked_up = None
+    if operator.lookups:
+        found = touched_by_lookups(
+            rows, gold, changes, state, at.before_ms, at.after_ms, at.frozen_before_ms
+        )
+        looked_up = other_rows(found, due, operator)
     if not batches:
-        return ToCompute((), due.slice(0, 0), due, due.slice(0, 0))
+        nothing = due.slice(0, 0)
+        return ToCompute((), nothing, due, nothing, looked_up=looked_up)
     touched = rows.touched(place, batches, at.frozen_before_ms, at.before_ms)
     late, opened = other_rows(touched.closed, due, operator), due.slice(0, 0)
     if operator.table.recomputes_open:
         every = rows.touched(place, batches, at.frozen_before_ms, NEVER_MS).closed
         opened = other_rows(other_rows(every, late, operator), due, operator)
-    return ToCompute(excluded.counted(touched.batches), late, due, opened)
+    if looked_up is not None:
+        looked_up = other_rows(other_rows(looked_up, late, operator), opened, operator)
+    return ToCompute(excluded.counted(touched.batches), late, due, opened, looked_up=looked_up)
 
 
 def _unlike_bronze(

@@ -76,6 +76,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("elements", pa.int64()),
     pa.field("counted", pa.string()),
     pa.field("not_counted", pa.int64()),
+    pa.field("without_match", pa.int64()),
     # The rewind since which the line counts no more: it is undone, or told anew.
     pa.field("rewound", pa.string()),
     # By its writer's clock; null in lines of a version that did not note it.
@@ -125,6 +126,7 @@ class LedgerLine:
     elements: int | None = None
     counted: Mapping[str, int] = field(default_factory=dict)
     not_counted: int | None = None
+    without_match: int | None = None
     expects_late: bool = True
     waits: bool = False
 

@@ -112,6 +112,7 @@ def stream_line(
         frozen_assigned=counts.frozen if counts else None,
         set_aside=counts.excluded or None if counts else None,
         not_counted=counts.not_counted or None if counts else None,
+        without_match=counts.without_match or None if counts else None,
         emitted=now,
         emitted_before=before,
         expects_late=operator.traits.equation is not Equation.ALL,

@@ -28,9 +28,10 @@ from tidemark.ledger.ledger import INGEST, LedgerLine
 from tidemark.ledger.lines import as_noted, stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.lookups import is_lookup
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.other_inputs import others_published, position, reading
-from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, OPEN, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, LOOKUP, MIGRATION, OPEN, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
@@ -176,12 +177,14 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     changes = source.warehouse.changes(name, gold.generation).existing()
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
-    closed = gold.close_ms + position(operator, source.warehouse, gold.inputs)
+    of_inputs = position(operator, source.warehouse, gold.inputs)
+    closed = gold.close_ms + of_inputs
     positions = {
-        LATE: sum(gold.inputs.values()),
+        LATE: sum(at for name, at in gold.inputs.items() if not is_lookup(name)),
         OPEN: gold.bronze,
         CLOSED: closed,
         SEAL: closed,
+        LOOKUP: of_inputs,
         BACKFILL: changes.version(),
         MIGRATION: source.seeds.get(name, -1),
     }

@@ -17,11 +17,13 @@ _SUMS = (
     *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
     *("windows", "published", "without_record", "rejected_parts"),
     *("other_records", "without_elements", "exploded", "elements", "not_counted"),
+    "without_match",
 )
 # Columns that came to the ledger later.
 _LATER = (
     *("set_aside", "offsets", "without_record", "rejected_parts"),
     *("other_records", "without_elements", "exploded", "elements", "not_counted"),
+    "without_match",
 )
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
 
@@ -145,6 +147,8 @@ _OF_ALL = """(
     HAVING count(*) > 0)"""
 _ASIDE = (
     f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END || "
-    f"CASE WHEN not_counted > 0 THEN {_words('; {not_counted} rows do not count')} ELSE '' END"
+    f"CASE WHEN not_counted > 0 THEN {_words('; {not_counted} rows do not count')} ELSE '' END || "
+    f"CASE WHEN without_match > 0 THEN {_words('; {without_match} rows find none in a lookup')} "
+    "ELSE '' END"
 )
 _STREAM = _words("{assigned} assigned, {late_assigned} late")

@@ -98,6 +98,11 @@ class BronzeRows(ABC):
         half finds them by itself (`StreamedOperator.ending_in`), and it is not recomputed."""
         return None
 
+    def holding(self, rows: pa.Table) -> pa.Table:
+        """Which rows of the table these rows of bronze are in, as `Touched.closed`. Only of kinds
+        that have lookups."""
+        raise NotImplementedError
+
     @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:
         """What computing these again (`Touched.closed`) covers; None where rows never go."""

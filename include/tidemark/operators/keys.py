@@ -7,16 +7,21 @@ finds it where letters of ASCII differ in case only, and gives it by its own nam
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from tidemark.errors import PipelineInvalid
+from tidemark.judge.kinds import arrow_type, kind_of
+from tidemark.operators.lookups import NO_LOOKUPS, Lookups, columns_by_name, register_copy
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.pipeline.expressions.kinds import NULL
 from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.names import same_column
 from tidemark.storage.arrow_kinds import kinds_of
+from tidemark.storage.delta.history import schema_of
 
 
 def column_named(schema: pa.Schema, name: str) -> pa.Field[Any]:
@@ -28,6 +33,63 @@ def column_named(schema: pa.Schema, name: str) -> pa.Field[Any]:
 def selected(schema: pa.Schema, names: Iterable[str]) -> list[str]:
     """What DuckDB's SELECT lists for these columns of a relation with this schema."""
     return [f'"{column_named(schema, name).name}" AS "{name}"' for name in names]
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """Rows of bronze as a relation of DuckDB, each with what lookups know of it: `schema` are its
+    columns, a lookup's as `airlines.name`, and a key of gold's by its name there. Conditions, never
+    null: that a row `counts` for the table, that it is `without_match` in one of the lookups."""
+
+    schema: pa.Schema
+    counts: str
+    without_match: str = "false"
+
+
+def register_rows(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    rows: Any,
+    event_time: str,
+    where: str | None,
+    lookups: Lookups = NO_LOOKUPS,
+) -> RowsRead:
+    """Register rows of bronze as this relation, for a table with this `where`."""
+    if not lookups:
+        connection.register(name, rows)
+        return RowsRead(rows.schema, does_count(rows.schema, where))
+    connection.register(f"{name}_read", rows)
+    columns = columns_by_name(rows.schema, (one for of in lookups.values() for one in of.lookup.on))
+    selected, joins, schema = ["r.*"], [], list(rows.schema)
+    missing, left_out = [], []
+    for place, (lookup, one) in enumerate(lookups.items()):
+        alias, copied = f"l{place}", f"{name}_lookup_{place}"
+        register_copy(connection, copied, one)
+        kept = schema_of(one.copied.table)
+        named = {f"{lookup}.{column}": column for column in one.lookup.columns} | dict(one.keys)
+        selected += [f'{alias}."{column}" AS "{told}"' for told, column in named.items()]
+        schema += [pa.field(told, kept.field(column).type) for told, column in named.items()]
+        selected.append(f'{alias}._found IS NULL AS "_without_{lookup}"')
+        missing.append(f'"_without_{lookup}"')
+        left_out += [f'NOT "_without_{lookup}"'] if one.lookup.on_missing else []
+        joins.append(
+            f"LEFT JOIN {copied} {alias} ON {one.same_keys('r', alias, event_time, columns)}"
+        )
+    connection.execute(
+        f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {', '.join(selected)} "
+        f"FROM {name}_read r {' '.join(joins)}"
+    )
+    found = pa.schema(schema)
+    counts = " AND ".join([does_count(found, where), *left_out])
+    return RowsRead(found, counts, " OR ".join(missing))
+
+
+def with_columns_of(schema: pa.Schema, lookups: Lookups) -> pa.Schema:
+    """Bronze's columns and those of lookups, as `where` names them."""
+    for name, one in lookups.items():
+        for column, kind in one.lookup.columns.items():
+            schema = schema.append(pa.field(f"{name}.{column}", arrow_type(kind_of(kind))))
+    return schema
 
 
 def does_count(schema: pa.Schema, where: str | None) -> str:

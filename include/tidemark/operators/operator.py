@@ -13,11 +13,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
+from tidemark.operators.lookups import (
+    NO_LOOKUPS,
+    LookupCopy,
+    Lookups,
+    input_of,
+    lookups_of,
+)
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.expressions.sql import same_expression
 
@@ -124,27 +131,37 @@ class Operator(ABC):
     """A table of a pipeline, as one kind of operator computes it. Event times and frontiers are
     milliseconds since 1970, UTC, where a name ends with `_ms`; 0: none yet.
 
-    `event_time` is bronze's column, `table` what the pipeline's file says.
+    `event_time` is bronze's column, `table` what the pipeline's file says, its keys as gold calls
+    them. `lookups` are those that it names columns of.
     """
 
     event_time: str
     table: Table
+    lookups: Lookups = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def of(cls, pipeline: Pipeline, table: Table) -> Self:
         """The operator of a table of this pipeline."""
-        return cls(pipeline.source.event_time.column, table)
+        lookups = lookups_of(pipeline.lookup, table) if pipeline.lookup else NO_LOOKUPS
+        if lookups:
+            table = table.model_copy(update={"group_by": table.keys})
+        return cls(pipeline.source.event_time.column, table, lookups=lookups)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The tables that its query reads, as pins and gold's transactions name them: `bronze`, of
-        another pipeline `bronze/PIPELINE`."""
-        return (BRONZE,)
+        another pipeline `bronze/PIPELINE`, a lookup `lookup/NAME`."""
+        return (BRONZE, *map(input_of, self.lookups))
 
     def with_inputs(self, others: Mapping[str, InputTable]) -> Self:
         """The operator with the inputs that it reads beside its own bronze, by their names.
         `rows_in` needs them."""
         return self
+
+    def with_copies(self, copies: Mapping[str, LookupCopy]) -> Self:
+        """The operator with the copies of its lookups, by their names; `rows_in` needs them too."""
+        lookups = {name: replace(one, copy=copies[name]) for name, one in self.lookups.items()}
+        return replace(self, lookups=lookups)
 
     @property
     @abstractmethod
@@ -254,6 +271,18 @@ def listed(columns: Iterable[str], relation: str = "") -> str:
     """Columns as SQL lists them."""
     before = f"{relation}." if relation else ""
     return ", ".join(f'{before}"{name}"' for name in columns)
+
+
+def covered_exactly(operator: Operator, rows: pa.Table) -> Covered | None:
+    """What computing these again covers, where a row's place is fixed: these, of which a changed
+    lookup may have left none."""
+    if not operator.lookups:
+        return None
+    days = sorted({start.date() for start in rows.column("window_start").to_pylist() if start})
+    listed_days = ", ".join(f"DATE '{day}'" for day in days)
+    dates = f"window_date IN ({listed_days})" if days else "false"
+    same = same_row(operator, "k", "t")
+    return Covered(f"EXISTS (SELECT 1 FROM touched t WHERE {same})", rows, dates)
 
 
 def same_row(operator: Operator, one: str, other: str) -> str:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import SourceNotFound
+from tidemark.errors import SourceNotFound, TableMismatch
 from tidemark.operators.batches_read import OtherInput
+from tidemark.operators.lookups import (
+    LookupCopy,
+    copy_of_number,
+    input_of,
+    is_lookup,
+    newest_copy,
+)
 from tidemark.operators.operator import BRONZE, InputTable, Operator
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.commits import last_append
@@ -24,7 +31,8 @@ def other_pipeline(name: str) -> str:
 
 def other_pipelines(operator: Operator) -> dict[str, str]:
     """The pipelines whose bronze an operator reads beside its own, as its inputs call them."""
-    return {other_pipeline(name): name for name in operator.inputs if name != BRONZE}
+    others = (name for name in operator.inputs if name != BRONZE and not is_lookup(name))
+    return {other_pipeline(name): name for name in others}
 
 
 def other_places(operator: Operator, warehouse: Warehouse) -> dict[str, TablePlace]:
@@ -47,6 +55,8 @@ def check_others_are_there(operator: Operator, warehouse: Warehouse) -> None:
 
 def reading(operator: Operator, warehouse: Warehouse, at: ReadAt | None = None) -> Operator:
     """The operator with its other inputs, each at its version, or as it is now."""
+    if operator.lookups:
+        operator = operator.with_copies(_copies(operator, warehouse, at))
     places = other_places(operator, warehouse)
     if not places:
         return operator
@@ -60,20 +70,43 @@ def reading(operator: Operator, warehouse: Warehouse, at: ReadAt | None = None) 
     return operator.with_inputs(others)
 
 
+def _copies(operator: Operator, warehouse: Warehouse, at: ReadAt | None) -> dict[str, LookupCopy]:
+    found = {}
+    for name in operator.lookups:
+        place = warehouse.lookup(name)
+        copy = newest_copy(place) if at is None else copy_of_number(place, at[input_of(name)][0])
+        if copy is None or not copy.is_of(operator.lookups[name].lookup):
+            raise TableMismatch(
+                f"The copy of the lookup {name} by which the table is computed is not below "
+                f"{place.uri}: it was dropped or lost, or the table was taken back. Nothing was "
+                "written. Run the pipeline once: its run copies the lookup, and computes what "
+                "rests on it again."
+            )
+        found[name] = copy
+    return found
+
+
+def lookup_numbers(operator: Operator, warehouse: Warehouse) -> dict[str, int]:
+    """The numbers of the newest copies of its lookups, by the names of inputs; -1: none."""
+    newest = {name: newest_copy(warehouse.lookup(name)) for name in operator.lookups}
+    return {input_of(name): one.number if one else -1 for name, one in newest.items()}
+
+
 def versions_read(
     operator: Operator, warehouse: Warehouse, checkpoint: Checkpoint
 ) -> dict[str, int]:
     """Up to which versions a query has read its other inputs, by its own offsets; -1: nothing.
 
-    Their own pipelines go on writing, and a stream of Delta cannot be told where to end.
+    Their own pipelines go on writing, and a stream of Delta cannot be told where to end. No query
+    reads lookups: of these it is what the run that holds the lease has copied.
     """
-    places = other_places(operator, warehouse)
+    places, lookups = other_places(operator, warehouse), lookup_numbers(operator, warehouse)
     last = checkpoint.last_batch("commits")
     if not places or last is None:
-        return dict.fromkeys(places, -1)
+        return dict.fromkeys(places, -1) | lookups
     ends = checkpoint.delta_versions(last)
     ids = {name: str(place.existing().metadata().id) for name, place in places.items()}
-    return {name: ends.get(one, 0) - 1 for name, one in ids.items()}
+    return {name: ends.get(one, 0) - 1 for name, one in ids.items()} | lookups
 
 
 def read_at(operator: Operator, warehouse: Warehouse, checkpoint: Checkpoint) -> ReadAt:
@@ -81,7 +114,10 @@ def read_at(operator: Operator, warehouse: Warehouse, checkpoint: Checkpoint) ->
     moved rows since. Files of an older version may have been cleaned up."""
     places = other_places(operator, warehouse)
     read = versions_read(operator, warehouse, checkpoint)
-    return {name: (settled(places[name], version), "true") for name, version in read.items()}
+    return {
+        name: (version if is_lookup(name) else settled(places[name], version), "true")
+        for name, version in read.items()
+    }
 
 
 def settled(place: TablePlace, version: int) -> int:
@@ -99,7 +135,8 @@ def position(operator: Operator, warehouse: Warehouse, versions: Mapping[str, in
     more, the version itself: it is no less."""
     places = {BRONZE: warehouse.bronze, **other_places(operator, warehouse)}
     newest = {name: last_append(place.existing(), versions[name]) for name, place in places.items()}
-    return sum(max(versions[name], 0) if last is None else last for name, last in newest.items())
+    of_tables = (max(versions[name], 0) if last is None else last for name, last in newest.items())
+    return sum(of_tables) + sum(max(versions[input_of(name)], 0) for name in operator.lookups)
 
 
 def others_published(

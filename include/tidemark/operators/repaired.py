@@ -11,6 +11,8 @@ LATE, SEAL, BACKFILL = "late", "seal", "backfill"
 CLOSED = "closed"
 # The cause of open rows there that new input rows touched (`Table.recomputes_open`).
 OPEN = "open"
+# The cause of rows that a lookup touches which says something else now.
+LOOKUP = "lookup"
 # The cause of a generation's first rows: all windows as bronze gives them.
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
@@ -57,7 +59,8 @@ class Repaired:
     @property
     def positions(self) -> dict[str, int]:
         """What each cause's computation rests on, for the ledger: of what ends, the frontier and
-        the inputs, as a run that was not published may have computed it over fewer rows.
+        the inputs, as a run that was not published may have computed it over fewer rows; of what
+        lookups touch, the inputs.
 
         Of the batches only those that windows are repaired for, or of what is open, that have rows:
         after a kill the next run's fence of bronze is read as a batch of no rows, and the repair
@@ -69,7 +72,8 @@ class Repaired:
         last = max(*late, self.checked_to, 0)
         opened = max((counts.batch.last for counts in self.batches if counts.rows), default=0)
         closed, sealed = (to + self.computed_at for to in (self.closed_to_ms, self.sealed_to_ms))
-        return {LATE: last, OPEN: opened, CLOSED: closed, SEAL: sealed}
+        of_lookups = {LOOKUP: self.computed_at}
+        return {LATE: last, OPEN: opened, CLOSED: closed, SEAL: sealed, **of_lookups}
 
     def late(self, name: str) -> int:
         """The sum of one of the batches' counts."""

@@ -39,7 +39,8 @@ class BatchRead:
 @dataclass(frozen=True)
 class BatchCounts:
     """The rows of a batch that count for the table, and their assignments to rows of it (windows,
-    say); `not_counted` are its other rows of bronze.
+    say); `not_counted` are its other rows of bronze, `without_match` those of all its rows
+    for which a lookup has none.
 
     A row is wholly late when all its assignments are late, partly late when only some are.
     `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
@@ -60,6 +61,7 @@ class BatchCounts:
     closed_groups: int
     excluded: int = 0
     not_counted: int = 0
+    without_match: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ def check_granted(pipeline: Pipeline, settings: Settings) -> None:
         place = Places(settings.root, pipeline.name).source(named)
         if why := why_not_granted(place, settings):
             raise PipelineInvalid(f"The source of {pipeline.name}, `{named}`, {why}")
+    for name, lookup in pipeline.lookup.items():
+        place = Places(settings.root, pipeline.name).source(lookup.place)
+        if why := why_not_granted(place, settings):
+            raise PipelineInvalid(f"The lookup {name} of {pipeline.name}, `{lookup.place}`, {why}")
     folds = [name for name, one in pipeline.tables.items() if isinstance(one, FoldTable)]
     if folds and not settings.allow_python:
         raise PipelineInvalid(

@@ -12,7 +12,7 @@ import codecs
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -37,13 +37,13 @@ from tidemark.pipeline import delta_columns, event_time_formats, kafka_columns, 
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
-from tidemark.pipeline.expressions.sql import keeps_no_bound
+from tidemark.pipeline.expressions.sql import keeps_no_bound, names_read
 from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.fold_types import emitted_type
 from tidemark.pipeline.reasons import REASONS
 from tidemark.pipeline.settings.spark import as_text
 from tidemark.pipeline.settings.state import StateStore
-from tidemark.pipeline.source_files import plain_name, split_files
+from tidemark.pipeline.source_files import has_pattern, plain_name, split_files
 
 
 def _column_name(name: str) -> str:
@@ -61,6 +61,11 @@ def _field_path(said: object) -> object:
 
 def _table_name(name: str) -> str:
     names.check_folder_name(name, "table")
+    return name
+
+
+def _lookup_name(name: str) -> str:
+    names.check_folder_name(name, "lookup")
     return name
 
 
@@ -125,6 +130,7 @@ ColumnName = Annotated[str, AfterValidator(_column_name)]
 KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
+LookupName = Annotated[str, AfterValidator(_lookup_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 _FieldPath = Annotated[
@@ -779,7 +785,7 @@ class Table(_Model, ABC):
 
     @model_validator(mode="after")
     def _renamed_columns_are_there(self) -> Self:
-        named = {*self.group_by, *self.measures}
+        named = {*self.keys, *self.measures}
         if missing := sorted(set(self.renamed_from) - named):
             raise ValueError(f"renamed_from: {missing[0]} is no key and no measure")
         former = list(self.renamed_from.values())
@@ -799,6 +805,12 @@ class Table(_Model, ABC):
 
     # The only state store that the engine has for this kind; None where it leaves the choice.
     state_store: ClassVar[StateStore | None] = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What gold calls the keys: that of a lookup, `airlines.name`, is `airlines_name`. No other
+        name has a dot."""
+        return tuple(key.replace(".", "_") for key in self.group_by)
 
     @property
     @abstractmethod
@@ -997,6 +1009,16 @@ class Range(_Model):
         return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
 
 
+def _equal_columns(value: object) -> object:
+    """Columns of one name on both sides as the mapping that they are short for."""
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(key, str) for key in listed):
+        return value
+    if len(set(listed)) < len(listed):
+        raise ValueError("names a column twice")
+    return {key: key for key in listed}
+
+
 class Join(_Model):
     """Which rows of another pipeline's bronze match a row of this one's."""
 
@@ -1018,12 +1040,7 @@ class Join(_Model):
     @field_validator("on", mode="before")
     @classmethod
     def _same_names(cls, value: object) -> object:
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list | tuple) or not all(isinstance(key, str) for key in listed):
-            return value
-        if len(set(listed)) < len(listed):
-            raise ValueError("names a column twice")
-        return {key: key for key in listed}
+        return _equal_columns(value)
 
 
 class JoinTable(WindowTable):
@@ -1167,6 +1184,90 @@ def _table_of_its_kind(value: object, info: ValidationInfo) -> object:
     return _validated(table_kind, value, info)
 
 
+class Lookup(_Model):
+    """A table that others keep, such as one of names or prices: tables of the pipeline have its
+    columns beside bronze's, of each row those that its keys find."""
+
+    table: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="The folder of a Delta table, below the root, or an absolute URI that the "
+        "settings list under `sources`",
+    )
+    file: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Or a file there, which is read as its name ends: .csv, .parquet"
+    )
+    on: dict[ColumnName, ColumnName] = Field(
+        min_length=1,
+        description="Columns that are equal: their names where both sides call them so, or a "
+        "mapping of the source's name to the lookup's. Null equals nothing",
+    )
+    columns: dict[ColumnName, str] = Field(
+        min_length=1, description="Those that are named, with their types: `name: string`"
+    )
+    as_of: Annotated[tuple[str, ...], Field(strict=False, max_length=2)] = Field(
+        default=(),
+        description="The column from whose time on a row holds, and that up to whose time: each "
+        "event finds the row of its own time. Without the second a row holds up to the next one of "
+        "its keys. Without both there is one row for each key",
+    )
+    on_missing: Literal["leave_out"] | None = Field(
+        default=None,
+        description="What becomes of a row whose keys find none: null columns, or leave_out: it "
+        "does not count for the table",
+    )
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _same_names(cls, value: object) -> object:
+        return _equal_columns(value)
+
+    @field_validator("as_of", mode="before")
+    @classmethod
+    def _one_column(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("columns")
+    @classmethod
+    def _of_one_value(cls, value: dict[str, str]) -> dict[str, str]:
+        found = {}
+        for name, text in value.items():
+            parsed = parse_type(text)
+            if not parsed.nullable:
+                raise ValueError(f"`{name}` is `not null`; it is null where keys find no row")
+            if re.match("(array|map|struct)<", parsed.type):
+                raise ValueError(f"`{name}` is {parsed.type}; lookups have columns of one value")
+            found[name] = parsed.type
+        return found
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.table is None) == (self.file is None):
+            raise ValueError("needs exactly one of table, file")
+        if self.file is not None and not self.file.lower().endswith((".csv", ".parquet")):
+            raise ValueError("`file` is read as its name ends, in .csv or .parquet")
+        if self.file is not None and has_pattern(self.file):
+            raise ValueError("`file` is one file: its name has a character of patterns")
+        if len(set(map(names.folded, self.columns))) < len(self.columns):
+            raise ValueError("`columns` has two names that are one to Spark")
+        for name in self.as_of:
+            if self.columns.get(name) not in ("date", "timestamp"):
+                raise ValueError(
+                    f"`as_of` names `{name}`, which is no date or timestamp of columns"
+                )
+        if len(set(self.as_of)) < len(self.as_of):
+            raise ValueError("`as_of` names a column twice")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where it lies, below the root or a URI."""
+        return str(self.file if self.table is None else self.table)
+
+    def column(self, name: str) -> str | None:
+        """The column that Spark finds by a name."""
+        return next((one for one in self.columns if names.same_column(name, one)), None)
+
+
 class StateLimits(_Model):
     """How much of a query's state a start may have to replay before a compaction is due; from
     twice a limit on it is overdue. A compaction writes a new snapshot of each partition."""
@@ -1226,6 +1327,30 @@ class Advanced(_Model):
     spark: SparkSettings = Field(default_factory=dict, description="Further settings of Spark")
 
 
+def lookups_named(
+    lookups: Mapping[str, Lookup],
+    group_by: Iterable[str],
+    where: str | None,
+    measures: Mapping[str, str],
+) -> dict[str, Lookup]:
+    """Those that keys and expressions name columns of, each with these columns alone."""
+    expressions = [*measures.values(), *([where] if where else [])]
+    named = [tuple(key.split(".")) for key in group_by]
+    named += [parts for text in expressions for parts in names_read(text)]
+    found = {}
+    for name, lookup in lookups.items():
+        read = {
+            column
+            for parts in named
+            if len(parts) > 1 and names.same_column(parts[0], name)
+            if (column := lookup.column(parts[1]))
+        }
+        if read:
+            kept = {one: kind for one, kind in lookup.columns.items() if one in read}
+            found[name] = lookup.model_copy(update={"columns": kept})
+    return found
+
+
 class Pipeline(_Model):
     """One source, one bronze table, one or more aggregates."""
 
@@ -1252,6 +1377,11 @@ class Pipeline(_Model):
             BeforeValidator(_table_of_its_kind, json_schema_input_type=AnyTable),
         ],
     ] = Field(min_length=1)
+    lookup: dict[LookupName, Lookup] = Field(
+        default_factory=dict,
+        description="Tables that others keep, by the names under which the tables' `where`, "
+        "`group_by` and measures have their columns: airlines.name",
+    )
     advanced: Advanced = Advanced()
     # Not in the file: what its joins take from the files of other pipelines, by their names.
     partners: dict[str, Partner] = Field(default_factory=dict)
@@ -1271,6 +1401,21 @@ class Pipeline(_Model):
                 "one"
             )
         return self
+
+    @model_validator(mode="after")
+    def _with_lookups_is_recomputed(self) -> Self:
+        """A query that has read a row never learns that its lookup says something else now."""
+        for name, table in self.tables.items():
+            if "stream" not in table.model_fields_set and self.lookups_of(name):
+                object.__setattr__(table, "stream", "recompute")
+        return self
+
+    def lookups_of(self, table: str) -> dict[str, Lookup]:
+        """The lookups that a table names columns of, as `lookups_named` has them."""
+        if not self.lookup:
+            return {}
+        of = self.tables[table]
+        return lookups_named(self.lookup, of.group_by, of.where, of.measures)
 
     def content(self) -> dict[str, Any]:
         """What its file says, as plain values: nothing that stands in other files."""

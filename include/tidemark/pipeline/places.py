@@ -40,6 +40,10 @@ class Places:
         """The folder of files that name the tables of other pipelines which read bronze."""
         return f"{self.folder}/bronze.readers"
 
+    def lookup(self, name: str) -> str:
+        """The Delta table that is the pipeline's copy of a lookup. No table has such a folder."""
+        return f"{self.folder}/bronze.lookups/{name}"
+
     @property
     def rejects(self) -> str:
         """The Delta table of rejected rows, with the reason."""

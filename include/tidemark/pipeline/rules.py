@@ -7,6 +7,7 @@ one mistake hides no other: a column of a bad type is still a column, of unknown
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tidemark.pipeline import names
 from tidemark.pipeline.check_rules import find_broken_checks
@@ -36,6 +37,13 @@ from tidemark.pipeline.join_rules import (
     joined_scope,
     scope_of,
     unjoinable_columns,
+)
+from tidemark.pipeline.lookup_rules import (
+    find_broken_lookups,
+    find_broken_uses,
+    of_gold,
+    usable_lookups,
+    with_lookups,
 )
 from tidemark.pipeline.model import (
     LOCAL_DATE,
@@ -81,9 +89,14 @@ def find_broken_rules(
     problems += _row_rules(document, source, scope)
     problems += _state_store(document, usable)
     problems += find_broken_joins(document, name, usable, scope, partners)
+    problems += find_broken_lookups(document, name, usable, scope)
+    lookups = usable_lookups(usable)
     for table_name, table in section(usable, "tables").items():
         if isinstance(table, dict):
-            problems += _table(document, ("tables", table_name), table, scope, partners)
+            path: KeyPath = ("tables", table_name)
+            problems += find_broken_uses(document, path, table, scope, lookups)
+            known = with_lookups(scope, lookups)
+            problems += _table(document, path, table, known, partners)
     return problems
 
 
@@ -92,8 +105,12 @@ def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
     if isinstance(files, str) and (own := own_place(files, name)):
         message = f"lies in `{own}`, the platform's own folder; land files beside it"
         yield document.problem(("source", "files"), message, value=files)
-    for path in (("source", "files"), ("source", "delta", "table")):
-        place = section(source, "delta").get("table") if "delta" in path else files
+    places: dict[KeyPath, Any] = {("source", "files"): files}
+    places[("source", "delta", "table")] = section(source, "delta").get("table")
+    for of, lookup in section(document.content, "lookup").items():
+        for key in ("table", "file"):
+            places[("lookup", of, key)] = section({of: lookup}, of).get(key)
+    for path, place in places.items():
         if isinstance(place, str) and (why := _no_place(place)):
             yield document.problem(path, why, value=place)
 
@@ -236,6 +253,8 @@ def _table(
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
+    table, scope = of_gold(table, scope)
+    keys = [key for key in table["group_by"] if isinstance(key, str)]
     where = table.get("where")
     if isinstance(where, str):
         yield from (

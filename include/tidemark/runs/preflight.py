@@ -18,6 +18,7 @@ from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.clocks import watermark_due_ms
+from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
 from tidemark.runs.run import Outcome, Run, TableRun
@@ -47,7 +48,7 @@ def run_preflight(run: Run) -> NothingNew | SparkNeeded:
     """What is cheapest to tell comes first. Raises what the run itself would raise."""
     check_no_unfinished_rewind(run.warehouse)
     check_losses(run.pipeline, run.warehouse)
-    if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
+    if because := _why_to_ingest(run) or why_to_copy(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
     tables = {name: run.table(name) for name in run.pipeline.tables}
     repaired = {}
@@ -133,5 +134,7 @@ def _repaired(table: TableRun) -> Repaired | str:
         return f"{found.rows.num_rows:,} closed windows have late rows"
     if found.opened.num_rows:
         return f"{found.opened.num_rows:,} open windows have new rows, and are not published yet"
+    if found.looked_up is not None and found.looked_up.num_rows:
+        return f"{found.looked_up.num_rows:,} windows are others by what lookups say now"
     checked_to = checked_to_of(table, bronze.version())
     return Repaired(found.batches, (), sealed_to, checked_to)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from tidemark.operators.batches_read import Frontier, batches_read
-from tidemark.operators.other_inputs import other_places, others_published
+from tidemark.operators.other_inputs import other_places, others_published, position
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.run import Outcome, TableRun
 from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
@@ -24,8 +25,11 @@ def unpublished_batches(table: TableRun) -> tuple[BatchRead, ...]:
     )
 
 
-def batch_computed_after(table: TableRun) -> int | None:
-    """The query's last batch, where it tells what of `changes` was said last; else None."""
+def batch_computed_after(table: TableRun, inputs: Mapping[str, int]) -> int | None:
+    """The query's last batch, where it tells what of `changes` was said last; with lookups, which
+    change between two batches, the position of all inputs at these versions; else None."""
+    if table.operator.lookups:
+        return position(table.operator, table.warehouse, inputs)
     return table.checkpoint.last_batch("commits") if table.operator.traits.fails_again else None
 
 

@@ -41,6 +41,10 @@ class Warehouse:
         """Accepted rows of another pipeline below the same root, to be read only."""
         return TablePlace(replace(self.places, pipeline=pipeline).bronze, self.options)
 
+    def lookup(self, name: str) -> TablePlace:
+        """The pipeline's copy of a lookup."""
+        return self.table_at(self.places.lookup(name))
+
     @property
     def rejects(self) -> TablePlace:
         """Rejected rows, with the reason."""

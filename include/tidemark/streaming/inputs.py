@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from tidemark.operators.lookups import FROM, TO, LookedUp
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import ReadAt, other_pipeline, other_places
 from tidemark.pipeline.durations import duration_text
@@ -40,6 +41,54 @@ def counting(rows: DataFrame, where: str | None) -> DataFrame:
     more than any number, so that a row that has it was lost with its file.
     """
     return rows if where is None else rows.where(F.bit_count(F.expr(where)) == 1)
+
+
+def counted_rows(bronze: DataFrame, operator: Operator, planned: bool = False) -> DataFrame:
+    """Of bronze's rows, in a batch, those that count for a table, each with what its lookups know
+    of it: a struct of each lookup, null where it has none, and the keys that are its columns.
+
+    `planned`: of lookups the columns alone are wanted, as there is no copy yet.
+    """
+    rows = bronze
+    for name, one in operator.lookups.items():
+        copied = _columns_of(bronze, one) if planned else _copied(bronze.sparkSession, one)
+        same = [
+            F.col(f"_bronze.`{ours}`") == F.col(f"_lookup.{one.key_column(place)}")
+            for place, ours in enumerate(one.lookup.on)
+        ]
+        if one.lookup.as_of:
+            time, until = F.col("_bronze._event_time"), F.col(f"_lookup.{TO}")
+            same += [time >= F.col(f"_lookup.{FROM}"), until.isNull() | (time < until)]
+        found = F.col("_lookup._found").isNotNull()
+        columns = {column: F.col(f"_lookup.`{column}`") for column in one.lookup.columns}
+        known = F.when(found, F.struct(*[of.alias(column) for column, of in columns.items()]))
+        joined = rows.alias("_bronze").join(
+            copied.alias("_lookup"), same, "inner" if one.lookup.on_missing else "left"
+        )
+        keys = [columns[column].alias(key) for key, column in one.keys.items()]
+        rows = joined.select("_bronze.*", known.alias(name), *keys)
+    return counting(rows, operator.table.where)
+
+
+def _copied(spark: SparkSession, one: LookedUp) -> DataFrame:
+    """The copy of a lookup, which Spark sends to each task where it is small: the engine's own
+    rule (`spark.sql.autoBroadcastJoinThreshold`), by the files' sizes."""
+    copy = one.copied
+    reader = spark.read.format("delta").option("versionAsOf", copy.table.version())
+    names = [one.key_column(place) for place in range(len(one.lookup.on))]
+    names += [FROM, TO] if one.lookup.as_of else []
+    columns = [F.col(f"`{name}`") for name in dict.fromkeys((*names, *one.lookup.columns))]
+    return reader.load(spark_uri(copy.place.uri)).select(*columns, F.lit(True).alias("_found"))
+
+
+def _columns_of(bronze: DataFrame, one: LookedUp) -> DataFrame:
+    """No rows of a lookup, in its columns as the pipeline's file has them."""
+    keys = [
+        F.col(f"`{ours}`").alias(one.key_column(place)) for place, ours in enumerate(one.lookup.on)
+    ]
+    bounds = [F.lit(None).cast("timestamp").alias(name) for name in (FROM, TO)]
+    values = [F.lit(None).cast(kind).alias(name) for name, kind in one.lookup.columns.items()]
+    return bronze.limit(0).select(*keys, *bounds, *values, F.lit(True).alias("_found"))
 
 
 def input_stream(

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineInvalid
-from tidemark.operators.keys import does_count
+from tidemark.operators.keys import does_count, with_columns_of
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.column_types import same_field
@@ -42,7 +42,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.derive import derived
-from tidemark.streaming.inputs import counting, with_event_time
+from tidemark.streaming.inputs import counted_rows, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -192,9 +192,11 @@ def plan_columns(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     others = of_partners(spark, pipeline)
     aggregated = {}
     for name, table in pipeline.tables.items():
-        does_count(to_arrow_schema(bronze, timezone="UTC"), table.where)
-        inputs = {BRONZE: counting(accepted, table.where), **others}
-        aggregated[name] = streamed_operator(operator_of(pipeline, name)).columns(inputs)
+        operator = operator_of(pipeline, name)
+        known = to_arrow_schema(bronze, timezone="UTC")
+        does_count(with_columns_of(known, operator.lookups), table.where)
+        inputs = {BRONZE: counted_rows(accepted, operator, planned=True), **others}
+        aggregated[name] = streamed_operator(operator).columns(inputs)
     check_kept_types(pipeline, bronze, aggregated)
     return PlannedColumns(bronze, aggregated)
 

@@ -443,7 +443,9 @@ def test_the_first_rows_are_a_source_below_another_root(world: World, tmp_path: 
     place, root = world.place, tmp_path / "tried"
     taken = take_first_rows(place.pipeline, place.settings, 3, root)
     assert (taken.rows, taken.parts) == (3, 2)
-    tried = load_pipeline(write_pipeline(place.pipeline, taken.source, root / "pipelines"))
+    tried = load_pipeline(
+        write_pipeline(place.pipeline, taken.source, root / "pipelines", place.settings)
+    )
     below = settings_of_trial(place.settings, root)
     assert new_input_bytes(tried, below) > 0
     assert tried.source.columns == place.pipeline.source.columns

@@ -78,7 +78,7 @@ def try_pipeline(
     with temporary_root(loaded, keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
         tell_taken(found, taken)
-        file = write_pipeline(found, taken.source, root / "pipelines")
+        file = write_pipeline(found, taken.source, root / "pipelines", loaded)
         with _environment(trial_environment(os.environ, loaded, root, file)):
             code = _run(file, settings)
         code = _show(found, Places(str(root), found.name)) or code

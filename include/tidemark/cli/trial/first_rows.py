@@ -10,8 +10,10 @@ from typing import Any
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.fold_rules import write_fold_code
 from tidemark.pipeline.model import Pipeline, Source
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.environment import PREFIX
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import FirstRows
 
@@ -59,11 +61,18 @@ def trial_environment(
     return {name: of for name, of in variables.items() if name.upper() not in own} | own
 
 
-def write_pipeline(pipeline: Pipeline, source: Mapping[str, Any], folder: Path) -> Path:
-    """The pipeline's file with these entries for where its rows come from. JSON is YAML."""
+def write_pipeline(
+    pipeline: Pipeline, source: Mapping[str, Any], folder: Path, settings: Settings
+) -> Path:
+    """The pipeline's file with these entries for where its rows come from; lookups are read
+    where they are. JSON is YAML."""
     content = pipeline.content()
     shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
     content["source"] = {**source, **shared}
+    for name, lookup in pipeline.lookup.items():
+        place = Places(settings.root, pipeline.name).source(lookup.place)
+        kind = "table" if lookup.file is None else "file"
+        content["lookup"][name][kind] = place if is_uri(place) else f"file://{place}"
     file = folder / f"{pipeline.name}.yaml"
     file.parent.mkdir(parents=True)
     write_fold_code(pipeline, file.parent)

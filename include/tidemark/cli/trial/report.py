@@ -26,9 +26,9 @@ _LONGEST = 120
 def print_trial(pipeline: Pipeline, places: Places, console: Console) -> None:
     """Print what is there; a run that failed may have left less."""
     for name, table in pipeline.tables.items():
-        columns = ["window_start", *table.group_by, *table.columns_told, "status"]
+        columns = ["window_start", *table.keys, *table.columns_told, "status"]
         title = name if table.where is None else f"{name}, where {table.where}"
-        _print_rows(console, title, places.gold(name), columns, ["window_start", *table.group_by])
+        _print_rows(console, title, places.gold(name), columns, ["window_start", *table.keys])
     _print_rejects(console, pipeline, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if report is not None:

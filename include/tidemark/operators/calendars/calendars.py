@@ -26,8 +26,8 @@ from tidemark.operators.calendars.grid import (
     units,
     units_of,
 )
-from tidemark.operators.keys import does_count, selected
-from tidemark.operators.operator import Covered, Operator, Traits
+from tidemark.operators.keys import RowsRead, register_rows, selected
+from tidemark.operators.operator import Covered, Operator, Traits, covered_exactly
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead, Touched
 from tidemark.pipeline.difference import ChangeVerdict, Difference
@@ -50,7 +50,7 @@ class Calendars(Operator):
 
     @property
     def traits(self) -> Traits:
-        return Traits(equation=None, emits_without_input=False)
+        return Traits(None, emits_without_input=False, fails_again=bool(self.lookups))
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class CalendarRows(BronzeRows):
         with duckdb_in_utc() as connection:
             for number, batch in enumerate(batches):
                 rows = appended_rows(self.bronze, place, batch.first, batch.last)
-                self._assign(connection, rows)
+                beside = self._assign(connection, rows)
                 closed = self._before(max(batch.late_ms, closed_ms))
                 late = self._before(batch.late_ms)
                 connection.execute(
@@ -161,9 +161,12 @@ class CalendarRows(BronzeRows):
                     """
                 ).fetchall()
                 counting, of_late = of_rows
-                ((read,),) = connection.execute("SELECT count(*) FROM bronze").fetchall()
+                ((read, without_match),) = connection.execute(
+                    f"SELECT count(*), count(*) FILTER ({beside.without_match}) FROM bronze"
+                ).fetchall()
                 of_batch = BatchCounts(batch, counting, counting, of_late, 0, of_late, *of_groups)
-                counts.append(replace(of_batch, not_counted=read - counting))
+                others = read - counting
+                counts.append(replace(of_batch, not_counted=others, without_match=without_match))
                 found.append(f"SELECT _start {keys} FROM touched_{number}")
             windows = connection.sql(
                 f"""
@@ -185,8 +188,17 @@ class CalendarRows(BronzeRows):
             ).to_arrow_table()
         return pa.table(found)
 
+    def holding(self, rows: pa.Table) -> pa.Table:
+        keys = _listed(self.operator.table.group_by)
+        with duckdb_in_utc() as connection:
+            self._assign(connection, rows)
+            found = connection.sql(
+                f"SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned"
+            ).to_arrow_table()
+        return pa.table(found)
+
     def covered(self, closed: pa.Table) -> Covered | None:
-        return None
+        return covered_exactly(self.operator, closed)
 
     def ends(self, closed: pa.Table) -> pa.Array[Any]:
         window = self.operator.table.window
@@ -244,16 +256,20 @@ class CalendarRows(BronzeRows):
         return int(number)
 
     def _assign(
-        self, connection: duckdb.DuckDBPyConnection, rows: Dataset, condition: str = "true"
-    ) -> None:
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        rows: Dataset | pa.Table,
+        condition: str = "true",
+    ) -> RowsRead:
         """The view `assigned`: of each of these rows of bronze that counts and fulfils a condition
         the start of its window in microseconds, and its keys."""
         event_time, window = self.operator.event_time, self.operator.table.window
-        keys = "".join(f", {key}" for key in selected(rows.schema, self.operator.table.group_by))
-        counting = does_count(rows.schema, self.operator.table.where)
-        connection.register("bronze", rows)
+        of = event_time, self.operator.table.where, self.operator.lookups
+        beside = register_rows(connection, "bronze", rows, *of)
+        keys = "".join(f", {key}" for key in selected(beside.schema, self.operator.table.group_by))
+        connection.register("rows_alone", rows)
         ((first, last),) = connection.execute(
-            f'SELECT min(epoch_us("{event_time}")), max(epoch_us("{event_time}")) FROM bronze'
+            f'SELECT min(epoch_us("{event_time}")), max(epoch_us("{event_time}")) FROM rows_alone'
         ).fetchall()
         empty = first is None
         found = [] if empty else units(window, instant_of_us(first), instant_of_us(last))
@@ -261,11 +277,12 @@ class CalendarRows(BronzeRows):
         connection.execute(
             f"""
             CREATE OR REPLACE TEMP VIEW assigned AS SELECT epoch_us(_from) AS _start {keys}
-            FROM (FROM bronze WHERE {condition} AND {counting}) b JOIN grid
+            FROM (FROM bronze WHERE {condition} AND {beside.counts}) b JOIN grid
             ON b."{event_time}"::DATE = _on AND b."{event_time}" >= _from
                 AND b."{event_time}" < _to
             """
         )
+        return beside
 
     def _before(self, close_ms: int) -> str:
         """The condition that a window ends at or before a frontier."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
-from tidemark.operators.keys import does_count, selected
+from tidemark.operators.keys import RowsRead, register_rows, selected
+from tidemark.operators.operator import Operator
 from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
@@ -23,7 +24,7 @@ _TICK = timedelta(microseconds=1)
 
 def count_of_windows(
     bronze: DeltaTable,
-    event_time: str,
+    operator: Operator,
     table: WindowTable,
     windows: pa.Table,
     condition: str = "true",
@@ -34,12 +35,12 @@ def count_of_windows(
     """
     dates = dates_of(window_starts(windows), table.window.length)
     rows = rows_of_dates(bronze, dates)
-    return count_in_windows(rows, event_time, table, windows, condition=condition)
+    return count_in_windows(rows, operator, table, windows, condition=condition)
 
 
 def count_in_windows(
     rows: Dataset,
-    event_time: str,
+    operator: Operator,
     table: WindowTable,
     windows: pa.Table,
     late_ms: int = 0,
@@ -47,18 +48,18 @@ def count_in_windows(
 ) -> int:
     """The assignments of these rows to those of the windows that end after a frontier."""
     length = table.window.length // _TICK
-    keys = "".join(f", {key}" for key in selected(rows.schema, table.group_by))
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
-        connection.register("bronze", rows)
+        beside = _registered(connection, rows, operator)
+        keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
         connection.register("windows", windows)
         return _number(
             connection,
             f"""
             SELECT count(*)
             FROM (
-                SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
-                WHERE {condition} AND {does_count(rows.schema, table.where)}
+                SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
+                WHERE {condition} AND {beside.counts}
             ) a
             JOIN windows w ON a._start = epoch_us(w.window_start) {same}
             WHERE a._start + {length} > {late_ms * 1_000}
@@ -68,7 +69,7 @@ def count_in_windows(
 
 def count_of_range(
     bronze: DeltaTable,
-    event_time: str,
+    operator: Operator,
     table: WindowTable,
     first_end: datetime,
     last_end: datetime,
@@ -81,14 +82,14 @@ def count_of_range(
     length = table.window.length // _TICK
     with duckdb_in_utc() as connection:
         opened = (first_end - table.window.length).date(), last_end.date()
-        connection.register("bronze", _between(bronze, *opened))
+        beside = _registered(connection, _between(bronze, *opened), operator)
         return _number(
             connection,
             f"""
             SELECT count(*)
             FROM (
-                SELECT {each_start(event_time, table.window)} AS _start FROM bronze
-                WHERE {condition} AND {does_count(schema_of(bronze), table.where)}
+                SELECT {each_start(operator.event_time, table.window)} AS _start FROM bronze
+                WHERE {condition} AND {beside.counts}
             )
             WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """,
@@ -97,27 +98,41 @@ def count_of_range(
 
 def windows_of_range(
     bronze: DeltaTable,
-    event_time: str,
+    operator: Operator,
     table: WindowTable,
     first_end: datetime,
     last_end: datetime,
 ) -> pa.Table:
     """The windows with a row that end in the same range (`window_start` and keys)."""
     length = table.window.length // _TICK
-    listed = "".join(f', "{key}"' for key in table.group_by)
-    keys = "".join(f", {key}" for key in selected(schema_of(bronze), table.group_by))
+    ends = f"_start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}"
     opened = (first_end - table.window.length).date(), last_end.date()
+    return windows_holding(_between(bronze, *opened), operator, table, ends)
+
+
+def windows_holding(
+    rows: Any, operator: Operator, table: WindowTable, condition: str = "true"
+) -> pa.Table:
+    """The windows that these rows of bronze are in (`window_start` and keys), where these fulfil a
+    condition on `_start`."""
+    listed = "".join(f', "{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
-        connection.register("bronze", _between(bronze, *opened))
+        beside = _registered(connection, rows, operator)
+        keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
         found = connection.sql(
             f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
-                SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
-                WHERE {does_count(schema_of(bronze), table.where)}
-            ) WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
+                SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
+                WHERE {beside.counts}
+            ) WHERE {condition}
             """
         ).to_arrow_table()
     return pa.table(found)
+
+
+def _registered(connection: duckdb.DuckDBPyConnection, rows: Any, operator: Operator) -> RowsRead:
+    of = operator.event_time, operator.table.where, operator.lookups
+    return register_rows(connection, "bronze", rows, *of)
 
 
 def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:

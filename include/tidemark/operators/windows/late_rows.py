@@ -16,7 +16,8 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from tidemark.operators.keys import does_count, selected
+from tidemark.operators.keys import register_rows, selected
+from tidemark.operators.lookups import NO_LOOKUPS, Lookups
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import WindowTable
@@ -35,6 +36,7 @@ def find_late_rows(
     batches: Sequence[BatchRead],
     frozen_before_ms: int | None,
     closed_ms: int,
+    lookups: Lookups = NO_LOOKUPS,
 ) -> Touched:
     """The late rows and what they touch (`Operator.touched`); what is to be computed again are
     windows: `window_start` and keys.
@@ -46,21 +48,22 @@ def find_late_rows(
         counted = []
         for number, batch in enumerate(batches):
             rows = appended_rows(bronze, place, batch.first, batch.last)
-            connection.register("read", rows)
-            counting = does_count(rows.schema, table.where)
+            read = register_rows(connection, "read", rows, event_time, table.where, lookups)
+            counting = read.counts
             connection.execute(f"CREATE OR REPLACE TEMP VIEW batch AS FROM read WHERE {counting}")
             frontier = max(batch.late_ms, closed_ms)
-            keys = "".join(f", {key}" for key in selected(rows.schema, table.group_by))
+            keys = "".join(f", {key}" for key in selected(read.schema, table.group_by))
             connection.execute(_late_groups(number, event_time, table, frontier, keys))
             (of_rows,) = connection.execute(_counts(event_time, table, batch.late_ms)).fetchall()
             (groups,) = connection.execute(
                 _group_counts(number, table, batch.late_ms, frozen_before_ms)
             ).fetchall()
-            ((others,),) = connection.execute(
-                f"SELECT count(*) FROM read WHERE NOT {counting}"
+            ((others, without_match),) = connection.execute(
+                f"SELECT count(*) FILTER (NOT ({counting})), "
+                f"count(*) FILTER ({read.without_match}) FROM read"
             ).fetchall()
             found = BatchCounts(batch, *of_rows, *groups)
-            counted.append(replace(found, not_counted=others))
+            counted.append(replace(found, not_counted=others, without_match=without_match))
         windows = connection.sql(_windows(table, len(batches), frozen_before_ms)).to_arrow_table()
     return Touched(tuple(counted), windows)
 

@@ -14,7 +14,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.operators.bronze_rows import BronzeRows
-from tidemark.operators.operator import Covered, Equation, Operator, Traits, emits_only_closed
+from tidemark.operators.operator import (
+    Covered,
+    Equation,
+    Operator,
+    Traits,
+    covered_exactly,
+    emits_only_closed,
+)
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows import counts
@@ -106,7 +113,7 @@ class FixedWindowRows(BronzeRows):
         self, place: TablePlace, batch: BatchRead, rows: pa.Table, late_ms: int
     ) -> int:
         added = appended_rows(self.bronze, place, batch.first, batch.last)
-        return counts.count_in_windows(added, self.operator.event_time, self.table, rows, late_ms)
+        return counts.count_in_windows(added, self.operator, self.table, rows, late_ms)
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ class Windows(FixedWindows):
     def traits(self) -> Traits:
         emits = not self.table.recomputes
         equation = _EQUATIONS.get(self.table.output_mode) if emits else None
-        return Traits(equation, emits_only_closed(self.table))
+        return Traits(equation, emits_only_closed(self.table), fails_again=bool(self.lookups))
 
     def most_emitted(self, rows: int) -> int | None:
         """In update mode: no more windows than the rows are in."""
@@ -147,9 +154,15 @@ class WindowRows(FixedWindowRows):
         frozen_before_ms: int | None,
         closed_ms: int,
     ) -> Touched:
-        event_time, table = self.operator.event_time, self.table
         return find_late_rows(
-            self.bronze, place, event_time, table, batches, frozen_before_ms, closed_ms
+            self.bronze,
+            place,
+            self.operator.event_time,
+            self.table,
+            batches,
+            frozen_before_ms,
+            closed_ms,
+            self.operator.lookups,
         )
 
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table | None:
@@ -157,24 +170,24 @@ class WindowRows(FixedWindowRows):
         computed alone then."""
         if not self.table.recomputes:
             return None
-        event_time = self.operator.event_time
-        return counts.windows_of_range(self.bronze, event_time, self.table, first_end, last_end)
+        return counts.windows_of_range(self.bronze, self.operator, self.table, first_end, last_end)
+
+    def holding(self, rows: pa.Table) -> pa.Table:
+        return counts.windows_holding(rows, self.operator, self.table)
 
     def covered(self, closed: pa.Table) -> Covered | None:
-        return None
+        return covered_exactly(self.operator, closed)
 
     def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
-        event_time = self.operator.event_time
-        return counts.count_of_windows(self.bronze, event_time, self.table, closed, condition)
+        return counts.count_of_windows(self.bronze, self.operator, self.table, closed, condition)
 
     def count_ending(self, first_end: datetime, last_end: datetime) -> int:
-        event_time = self.operator.event_time
-        return counts.count_of_range(self.bronze, event_time, self.table, first_end, last_end)
+        return counts.count_of_range(self.bronze, self.operator, self.table, first_end, last_end)
 
     def count_starting(self, rows: RowRange, condition: str) -> int:
         first_end = rows.first_start + self.table.window.length
         return counts.count_of_range(
-            self.bronze, self.operator.event_time, self.table, first_end, rows.last_end, condition
+            self.bronze, self.operator, self.table, first_end, rows.last_end, condition
         )
 
 

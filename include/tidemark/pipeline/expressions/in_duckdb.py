@@ -146,12 +146,13 @@ def _written(node: exp.Expr) -> str:
 
 def _column(to: _Translation, node: exp.Expr) -> Value:
     parts = [part.name for part in node.parts] if isinstance(node, exp.Column) else []
-    found = to.columns.get(folded(parts[0])) if parts else None
-    if found is None or not same_column(parts[0], found[0]):
-        _refuse("it is no column of the table")
+    # A lookup's column is known by both its names; no other name has a dot.
+    whole = ".".join(parts)
+    found = to.columns.get(folded(whole))
+    if found is None or not same_column(whole, found[0]):
+        known = len(parts) > 1 and folded(parts[0]) in to.columns
+        _refuse("it is a part of a column" if known else "it is no column of the table")
     name, kind = found
-    if len(parts) > 1:
-        _refuse("it is a part of a column")
     if kind == NULL:
         return Value(exp.Null(), NULL)
     column = exp.column(exp.to_identifier(name, quoted=True))

@@ -15,7 +15,7 @@ from tidemark.pipeline.column_types import is_wider
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
-from tidemark.pipeline.model import JoinTable, Source
+from tidemark.pipeline.model import JoinTable, Lookup, Source
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
 
@@ -30,6 +30,7 @@ _WIDENED = (
     "Bronze is written again with the wider type, and no stream of Delta's goes on over such a "
     "commit: windows are computed anew, from the values that they had"
 )
+_OF_LOOKUPS = ("on", "as_of", "on_missing")
 _STREAMS = (
     "A query with state has none of what one without it has read, and the other way round what was "
     "open stays in a state that nobody reads: the engine does not notice"
@@ -41,6 +42,8 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
     yield from changes_of(operator_of(recorded.pipeline, query), query, new)
+    before, after = recorded.pipeline.lookups_of(query), asked.pipeline.lookups_of(query)
+    yield from _of_lookups(query, before, after)
     yield from _widened(query, recorded.pipeline.source, asked.pipeline.source)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures, new.renamed_from)
@@ -56,6 +59,29 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
         texts = duration_text(delays[0]), duration_text(delays[1])
         yield Difference(query, "watermark.delay", *texts, ChangeVerdict.SAFE, reason)
     yield from _settings(query, recorded.settings, asked.settings)
+
+
+def _of_lookups(
+    query: str, old: Mapping[str, Lookup], new: Mapping[str, Lookup]
+) -> Iterator[Difference]:
+    """What differs of the lookups that a table names columns of, before and after."""
+    for name in (name for name in old if name in new):
+        one, other = old[name], new[name]
+        if one.place != other.place:
+            reason = "What it says otherwise is computed again by the next run"
+            texts = one.place, other.place
+            yield Difference(query, f"lookup.{name}", *texts, ChangeVerdict.SAFE, reason)
+        pairs = {what: (getattr(one, what), getattr(other, what)) for what in _OF_LOOKUPS}
+        pairs |= {
+            f"columns.{column}": (one.columns[column], other.columns[column])
+            for column in one.columns
+            if column in other.columns
+        }
+        for what, (before, after) in pairs.items():
+            if before != after:
+                texts = str(before or "none"), str(after or "none")
+                reason = "The table holds the rows as they were looked up so far"
+                yield _refused(query, f"lookup.{name}.{what}", *texts, reason)
 
 
 def _widened(query: str, old: Source, new: Source) -> Iterator[Difference]:

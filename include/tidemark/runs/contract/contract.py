@@ -121,7 +121,7 @@ def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
     table = pipeline.tables[query]
     return Contract(
         query=query,
-        keys=tuple(KeyColumn(name=key) for key in table.group_by),
+        keys=tuple(KeyColumn(name=key) for key in table.keys),
         measures=tuple(
             MeasureColumn(name=name, expression=sql) for name, sql in table.measures.items()
         ),

@@ -144,13 +144,14 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     )
     keys = tuple(KeyColumn(name=name, type=types[name]) for name, sql in columns if sql is None)
     table = asked.pipeline.tables[asked.query]
+    said = dict(zip(table.keys, table.group_by, strict=True))
     window = {}
     if isinstance(table, WindowTable):
         window = {"window": table.window.model_copy(update=_told_by_row(gold, table.window))}
     started = table.model_copy(
         update={
             **window,
-            "group_by": tuple(key.name for key in keys),
+            "group_by": tuple(said.get(key.name, key.name) for key in keys),
             "measures": {measure.name: measure.expression for measure in measures},
             "where": where,
         }

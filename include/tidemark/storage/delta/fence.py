@@ -46,7 +46,8 @@ def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlac
             warehouse.gold(table),
         )
     )
-    return (warehouse.bronze, warehouse.rejects, *of_tables)
+    copies = map(warehouse.lookup, pipeline.lookup)
+    return (warehouse.bronze, warehouse.rejects, *copies, *of_tables)
 
 
 @commit_point(

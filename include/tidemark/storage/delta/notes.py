@@ -122,6 +122,17 @@ class AcceptedNote(Facts):
     by: str
 
 
+class LookupNote(Facts):
+    """What a pipeline's copy of a lookup is of: the version of its source, and what of the
+    pipeline's file made it. The number grows with each other content."""
+
+    kind: Literal["lookup"] = "lookup"
+    version: Literal[1] = 1
+    number: int
+    source: str
+    definition: str
+
+
 class RewoundNote(Facts):
     """The table is what it was at version `to_version`: a rewind of this id took it back, and all
     that was committed in between counts no more."""
@@ -140,6 +151,7 @@ Note = (
     | RetentionNote
     | WidenedNote
     | AcceptedNote
+    | LookupNote
     | RewoundNote
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,13 +22,14 @@ from tenacity import (
     wait_fixed,
 )
 
-from tidemark.errors import LeaseHeld
+from tidemark.errors import LeaseHeld, MigrationRefused
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import TableResult
 from tidemark.operators.repaired import MIGRATION, Recomputed
 from tidemark.pipeline.instants import instant_text
 from tidemark.recompute.migration_result import MigrationResult, migration_lines
 from tidemark.recompute.table_change import Change, change_of
+from tidemark.runs.lookups import copy_lookups, why_to_copy
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
@@ -111,11 +113,24 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
             return False
         if not self.request.dry_run:
             note_as_reader(run)
+        self._copy_lookups()
         with progress.stage("session"):
             spark = self.session(run.pipeline, run.settings)
         with progress.stage("compute"), progress.tasks_of(spark):
             self.begun = spark, compute_table(spark, run, self.request.table, change)
         return True
+
+    def _copy_lookups(self) -> None:
+        """All of it is computed with what lookups say now: one that is not copied is another."""
+        if because := why_to_copy(self.run, only_missing=True) if self.request.dry_run else None:
+            raise MigrationRefused(
+                f"Nothing was looked at: {because}, and a dry run copies nothing. A run copies it, "
+                "and the migration itself does."
+            )
+        if self.run.pipeline.lookup and not self.request.dry_run:
+            with self.lease() as lease:
+                for said in copy_lookups(replace(self.run, fence=lease.check)):
+                    self.progress.say(said)
 
     def _is_alone(self) -> bool:
         """Beside a run that works, its tables do not fit each other for a moment, and it has a
@@ -142,6 +157,9 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
             return None
         assert self.begun is not None
         spark, computed = self.begun
+        if not asked.dry_run:
+            for said in copy_lookups(run):
+                progress.say(said)
         with progress.stage("catch up"), progress.tasks_of(spark):
             self.widening = plan_widening(spark, run)
             self.plan = plan_migration(spark, run, asked.table, change, computed)

@@ -32,6 +32,7 @@ from tidemark.recompute.rewind.request import is_of, planned
 from tidemark.recompute.rewind.result import LeftReader, RewindResult, rewind_lines
 from tidemark.recompute.table_change import change_of
 from tidemark.runs.generations import REWIND
+from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
@@ -133,6 +134,9 @@ def _work(
         done.took_over = takeover_text(held.took_over)
         run = replace(run, fence=held.check)
         record_interrupted_run(run.pipeline, run.warehouse)
+        # The generations are computed with them: one that is broken is told before anything goes.
+        for copied in copy_lookups(run):
+            progress.say(copied)
         change = _begun(run, asked, started, done)
         done.backup = rewind_folder(run.warehouse, change.id).uri
         with progress.stage("take back"):

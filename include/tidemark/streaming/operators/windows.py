@@ -86,15 +86,15 @@ def in_windows(operator: Operator, assigned: DataFrame, windows: pa.Table, how: 
     """The rows, each with the window that it is assigned to (`_window`), that are in these windows
     and keys, or in none of them. Null keys are keys."""
     identity = windows.select(list(operator.identity))
-    listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
+    listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("_listed"))
     same = [
-        F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
+        F.col("_window.start").eqNullSafe(F.col("_listed.window_start")),
         *[
-            F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
+            F.col(f"_assigned.`{key}`").eqNullSafe(F.col(f"_listed.`{key}`"))
             for key in operator.table.group_by
         ],
     ]
-    return assigned.alias("assigned").join(listed, same, how)
+    return assigned.alias("_assigned").join(listed, same, how)
 
 
 def measured_windows(

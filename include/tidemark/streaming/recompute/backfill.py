@@ -163,7 +163,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
     table, run = plan.table, plan.table.run
     changes, gold = table.changes, table.gold
-    batch = batch_computed_after(table)
+    batch = batch_computed_after(table, table.state.inputs)
     append_recomputed(changes, plan.differing, BACKFILL, table.generation, run.run_id, batch)
     pinned = pins(plan, changes.existing().version())
     positions = {BACKFILL: _position(plan, pinned.changes)}

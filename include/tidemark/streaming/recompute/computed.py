@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from tidemark.gold.failing import other_rows, same_rows
 from tidemark.operators.bronze_rows import BronzeRows
+from tidemark.operators.lookups import is_lookup
 from tidemark.operators.operator import BRONZE, Operator, listed, same_row
-from tidemark.operators.other_inputs import ReadAt, other_places, reading
+from tidemark.operators.other_inputs import ReadAt, lookup_numbers, other_places, reading
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.recompute.audit_range import audited_range
@@ -29,7 +30,7 @@ from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.expression_errors import said_of_expression
-from tidemark.streaming.inputs import Inputs, counting, input_at, others_at
+from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
 from tidemark.streaming.recompute.widening import widened
@@ -99,7 +100,13 @@ def caught_up(
     bronze, others = place.existing(), _versions(operator, run)
     if (bronze.version(), others) == (before.bronze, before.others):
         return before
-    read = {name: (before.others[name] + 1, version) for name, version in others.items()}
+    if any(is_lookup(name) and at != before.others[name] for name, at in others.items()):
+        return compute(spark, run, operator, frozen_before_ms, before.excluded)
+    read = {
+        name: (before.others[name] + 1, version)
+        for name, version in others.items()
+        if not is_lookup(name)
+    }
     since = BatchRead(None, before.bronze + 1, bronze.version(), 0, others=read)
     places = {BRONZE: place, **other_places(operator, run.warehouse)}
     spans = {BRONZE: (since.first, since.last), **read}
@@ -159,7 +166,8 @@ def _lost_rows(place: TablePlace, first: int, last: int) -> bool:
 def _versions(operator: Operator, run: Run) -> dict[str, int]:
     """Of its other inputs, as they are now."""
     places = other_places(operator, run.warehouse)
-    return {name: place.existing().version() for name, place in places.items()}
+    of_tables = {name: place.existing().version() for name, place in places.items()}
+    return of_tables | lookup_numbers(operator, run.warehouse)
 
 
 def _at(others: Mapping[str, int]) -> ReadAt:
@@ -173,7 +181,7 @@ def _inputs(
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
     beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
     wide = with_all_columns(session, widened(session, rows, run.pipeline), run.pipeline)
-    return {BRONZE: counting(wide, operator.table.where), **beside}
+    return {BRONZE: counted_rows(wide, operator), **beside}
 
 
 def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+from tidemark.operators.lookups import input_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import ReadAt, other_places
 from tidemark.operators.row_range import RowRange
@@ -18,7 +19,7 @@ from tidemark.runs.run import TableRun
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import Inputs, counting, input_at, others_at, with_event_time
+from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
@@ -40,7 +41,7 @@ def windows_by_bronze(
     pipeline, operator = table.pipeline, table.reading(at)
     rows = input_at(spark, table.bronze, pipeline, bronze.version).where(bronze.condition)
     inputs = {
-        BRONZE: counting(with_all_columns(spark, rows, pipeline), operator.table.where),
+        BRONZE: counted_rows(with_all_columns(spark, rows, pipeline), operator),
         **others_at(spark, operator, table.warehouse, pipeline, at),
     }
     held = table.bronze.at_version(bronze.version)
@@ -58,6 +59,8 @@ def published_others(table: TableRun) -> ReadAt:
     for other, place in other_places(table.operator, table.warehouse).items():
         one = published_bronze(place.existing(), table.state.inputs[other])
         found[other] = (one.version, one.condition)
+    for name in map(input_of, table.operator.lookups):
+        found[name] = (table.state.inputs[name], "true")
     return found
 
 
@@ -92,6 +95,7 @@ def check_pipeline_columns(spark: SparkSession, table: TableRun) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
     pipeline = table.pipeline
     rows = with_event_time(spark.createDataFrame([], plan_bronze(spark, pipeline)), pipeline)
+    rows = counted_rows(rows, table.operator, planned=True)
     inputs = {BRONZE: rows, **of_partners(spark, pipeline)}
     aggregated = streamed_operator(table.operator).columns(inputs)
     for place, schema in (

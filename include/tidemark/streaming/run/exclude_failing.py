@@ -26,7 +26,7 @@ from tidemark.operators.repaired import FAILED
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.streaming.inputs import counting, input_at, others_at
+from tidemark.streaming.inputs import counted_rows, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.aggregate import Aggregate
 from tidemark.streaming.run.recomputed_singly import failing_among, verdict_rows
@@ -52,7 +52,7 @@ def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
     )
     bronze = input_at(spark, plan.table.bronze, plan.table.pipeline, batch.last)
     inputs = {
-        BRONZE: counting(bronze, operator.table.where),
+        BRONZE: counted_rows(bronze, operator),
         **others_at(spark, operator, plan.table.warehouse, plan.table.pipeline, at),
     }
     streamed = streamed_operator(operator, exact=False)

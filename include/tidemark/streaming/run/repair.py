@@ -8,7 +8,8 @@ The life of a table's repair, after its query has ended:
 3. append to `changes` what differs from the newest known value, cause `late`;
 4. where the stream emits nothing (`Table.recomputes`), compute the windows that the watermark
    has closed, and append them likewise, cause `closed`; where gold shows what is open
-   (`Table.recomputes_open`) instead those that the batches' rows touch, cause `open`;
+   (`Table.recomputes_open`) instead those that the batches' rows touch, cause `open`; and before
+   that what lookups touch which say something else than gold was computed with, cause `lookup`;
 5. where the source is idle, compute those that a seal closes, cause `seal`.
 Nothing here is decided by what an earlier try did: killed anywhere, a repeat finds the same
 windows, and what was appended already does not differ any more.
@@ -31,13 +32,22 @@ from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, position
-from tidemark.operators.repaired import APART, CLOSED, LATE, OPEN, SEAL, Recomputed, Repaired
+from tidemark.operators.repaired import (
+    APART,
+    CLOSED,
+    LATE,
+    LOOKUP,
+    OPEN,
+    SEAL,
+    Recomputed,
+    Repaired,
+)
 from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.run import TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.streaming.inputs import Inputs, counting, input_at, others_at
+from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 
@@ -104,11 +114,15 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     if found.opened.num_rows:
         nothing = found.opened.slice(0, 0)
         done.append(_repair_touched(spark, plan, OPEN, found.opened, nothing, NEVER_MS))
+    by_lookups = found.looked_up is not None and found.looked_up.num_rows > 0
+    if found.looked_up is not None and by_lookups:
+        nothing = found.looked_up.slice(0, 0)
+        done.append(_repair_touched(spark, plan, LOOKUP, found.looked_up, nothing, NEVER_MS))
     closed_to = 0 if at.emits or table.operator.table.recomputes_open else at.reached_ms
     ends = (CLOSED, at.before_ms, closed_to), (SEAL, at.reached_ms, at.seal_ms)
     ending = [(cause, after_ms, to_ms) for cause, after_ms, to_ms in ends if to_ms > after_ms]
     done += [_repair_ending(spark, plan, excluded, *one) for one in ending]
-    computed_at = plan.position if ending else 0
+    computed_at = plan.position if ending or by_lookups else 0
     return Repaired(
         found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to, computed_at
     )
@@ -175,7 +189,7 @@ def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
     table = plan.table
     bronze = input_at(spark, table.bronze, table.pipeline, plan.bronze_version)
     others = others_at(spark, plan.operator, table.warehouse, table.pipeline, plan.others)
-    return {BRONZE: counting(bronze, plan.operator.table.where), **others}
+    return {BRONZE: counted_rows(bronze, plan.operator), **others}
 
 
 def _append_differing(

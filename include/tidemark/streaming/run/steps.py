@@ -16,7 +16,7 @@ from tidemark.errors import (
 )
 from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
-from tidemark.operators.operator import Equation
+from tidemark.operators.operator import BRONZE, Equation
 from tidemark.operators.other_inputs import check_others_are_there
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.expressions.sql import columns_read
@@ -27,6 +27,7 @@ from tidemark.runs.accounts import account
 from tidemark.runs.clocks import check_ticks, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.recorded import begun_from
+from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
@@ -40,7 +41,7 @@ from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.sources.kinds import row_origin
 from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
-from tidemark.streaming.inputs import counting
+from tidemark.streaming.inputs import counted_rows
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
@@ -66,6 +67,8 @@ def run_stream(
     run.source.check(run.ingest_checkpoint())
     for name in run.pipeline.tables:
         check_others_are_there(run.operator(name), run.warehouse)
+    for copied in copy_lookups(run):
+        progress.say(copied)
     note_as_reader(run)
     tables = ensure_tables(spark, run)
     record_contracts(admitted, run.warehouse)
@@ -195,7 +198,8 @@ def with_measure(spark: SparkSession, plan: Aggregate, failure: StackExhausted) 
     asked = {before + name: partial(_measured, sql=sql) for name, sql in measures.items()}
     read = {before + name: columns_read(sql, rows.columns) for name, sql in measures.items()}
     place = [one.name for one in row_origin(plan.table.pipeline)]
-    counted = counting(rows.where(F.col("_batch") == last), plan.table.operator.table.where)
+    operator = plan.table.reading(plan.table.read_at())
+    counted = counted_rows(rows.where(F.col("_batch") == last), operator)
     found = found_exhausting(counted, asked, place, read)
     if found is None:
         return failure
@@ -220,13 +224,15 @@ def repair_tables(
 
 
 def _plan(table: TableRun, outcome: Outcome) -> Repair:
+    others = table.read_at()
+    inputs = {BRONZE: outcome.versions["bronze"], **{name: at for name, (at, _) in others.items()}}
     return Repair(
         table=table,
         bronze_version=outcome.versions["bronze"],
         closed_ms=table.closed_ms(),
         seal_ms=seal_ms(table, outcome),
         frozen_before_ms=table.frozen_before_ms(),
-        others=table.read_at(),
+        others=others,
         checked_to=checked_to_of(table, outcome.versions["bronze"]),
-        batch=batch_computed_after(table),
+        batch=batch_computed_after(table, inputs),
     )

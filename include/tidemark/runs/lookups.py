@@ -1,0 +1,220 @@
+"""The copies of a pipeline's lookups: what others keep, as a run found it at its beginning.
+
+The life of a copy:
+1. look whether the source is another than the newest copy was made of (`Dimension.version`);
+2. read it, and check that of each key at most one row holds at a time;
+3. one commit: where rows differ all of them, under the next number, else only that it was looked
+   at. Gold's commits name the number that their rows were computed with;
+4. remove the files of copies that no gold names any more.
+Killed anywhere, the next run finds the newest copy and looks again. A number is never given twice,
+also where the folder of the copies was lost: what gold names and nobody has is as any other then,
+and all of the table is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from deltalake import CommitProperties, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import StorageUnavailable
+from tidemark.gold.state import gold_state
+from tidemark.operators.lookups import (
+    FROM,
+    TO,
+    LookupCopy,
+    copies_of,
+    input_of,
+    newest_copy,
+)
+from tidemark.pipeline.granted import why_not_granted
+from tidemark.pipeline.model import Lookup, Pipeline
+from tidemark.runs.run import Run
+from tidemark.sources.dimension import Dimension
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.notes import LookupNote, as_metadata
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+_SHOWN = 3
+# Spark reads no version that is older than its files have to be kept (seven days), though a copy is
+# read for as long as its lookup stays as it is.
+_KEPT = dict.fromkeys(
+    ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), "interval 36500 days"
+)
+
+
+def why_to_copy(run: Run, only_missing: bool = False) -> str | None:
+    """Which lookup is another than its copy, or was not copied yet as the pipeline's file has it;
+    None where none is."""
+    for name, lookup in run.pipeline.lookup.items():
+        newest = newest_copy(run.warehouse.lookup(name))
+        if newest is None or newest.definition != _definition(run.pipeline, lookup):
+            return f"the lookup {name} was not copied yet as the pipeline's file has it"
+        if not only_missing and newest.source != _dimension(run, name).version:
+            return f"the lookup {name} is another than its copy"
+    return None
+
+
+def copy_lookups(run: Run) -> Iterator[str]:
+    """Copy what is another than before, under the lease; what was copied, in words. All are read
+    and checked before any is written. Raises LookupBroken, SourceNotFound, SourceUnavailable."""
+    found = []
+    for name, lookup in run.pipeline.lookup.items():
+        place, source = run.warehouse.lookup(name), _dimension(run, name)
+        newest, definition = newest_copy(place), _definition(run.pipeline, lookup)
+        asked = source.version, definition
+        if newest is None or (newest.source, newest.definition) != asked:
+            rows = _checked(source, source.rows(_kinds(run.pipeline, lookup)))
+            found.append((name, place, newest, *asked, rows))
+    for name, place, newest, version, definition, rows in found:
+        same = newest is not None and newest.definition == definition and _same(newest, rows)
+        pinned = [*_pinned(run, name)]
+        if newest is None:
+            # Beyond all that a folder which was lost ever had, published or not.
+            number = max([int(time.time()), *(one + 1 for one in pinned)])
+        else:
+            number = newest.number if same else max([newest.number, *pinned]) + 1
+        note = LookupNote(number=number, source=version, definition=definition)
+        _write(place, rows.slice(0, 0) if same else rows, note, same)
+        _drop_unneeded(place, {number, *pinned})
+        yield f"lookup {name}: {'as it was' if same else f'{rows.num_rows:,} rows'}"
+
+
+def _dimension(run: Run, name: str) -> Dimension:
+    lookup = run.pipeline.lookup[name]
+    uri, why_not = run.places.source(lookup.place), partial(why_not_granted, settings=run.settings)
+    return Dimension(name, lookup, uri, run.settings.storage_options, why_not)
+
+
+def _kinds(pipeline: Pipeline, lookup: Lookup) -> dict[str, str]:
+    """The columns to read, and their types: of keys those of the source."""
+    keys = {theirs: pipeline.source.columns[ours].type for ours, theirs in lookup.on.items()}
+    return {**keys, **lookup.columns}
+
+
+def _definition(pipeline: Pipeline, lookup: Lookup) -> str:
+    told = {
+        "on": lookup.on,
+        "as_of": lookup.as_of,
+        "columns": lookup.columns,
+        "types": _kinds(pipeline, lookup),
+    }
+    return json.dumps(told)
+
+
+def _pinned(run: Run, name: str) -> Iterator[int]:
+    """The numbers of its copy that golds name."""
+    for table in run.pipeline.tables:
+        gold = run.warehouse.gold(table).open()
+        if gold is not None:
+            yield gold_state(gold, (input_of(name),)).inputs[input_of(name)]
+
+
+def _checked(source: Dimension, rows: pa.Table) -> pa.Table:
+    """The rows as the copy has them, without those of null keys; LookupBroken where two hold for
+    one key at a time."""
+    lookup = source.lookup
+    keys = [f"_on_{place}" for place in range(len(lookup.on))]
+    named = [f'"{theirs}" AS {key}' for key, theirs in zip(keys, lookup.on.values(), strict=True)]
+    known = " AND ".join(f'"{theirs}" IS NOT NULL' for theirs in lookup.on.values())
+    of_key = ", ".join(keys)
+    named += [f'"{column}"' for column in lookup.columns]
+    held = ""
+    if lookup.as_of:
+        # A date begins at midnight, UTC.
+        begin, *end = (f'"{column}"::TIMESTAMPTZ' for column in lookup.as_of)
+        keys_named = ", ".join(f'"{theirs}"' for theirs in lookup.on.values())
+        until = (
+            end[0] if end else f"lead({begin}) OVER (PARTITION BY {keys_named} ORDER BY {begin})"
+        )
+        named += [f"{begin} AS {FROM}", f"{until} AS {TO}"]
+        held = f", {FROM}"
+    with duckdb_in_utc() as connection:
+        connection.register("given", rows)
+        connection.execute(
+            f"CREATE TEMP TABLE copied AS SELECT {', '.join(named)} FROM given WHERE {known}"
+        )
+        if lookup.as_of:
+            overlap = (
+                f"coalesce({TO}, TIMESTAMPTZ 'infinity') > lead({FROM}) OVER w OR {FROM} >= {TO}"
+            )
+            said = f"{FROM} IS NULL OR coalesce({overlap}, false)"
+            window = f"WINDOW w AS (PARTITION BY {of_key} ORDER BY {FROM})"
+            judged = f"SELECT *, {said} AS _wrong FROM copied {window}"
+            wrong = f"SELECT DISTINCT {of_key} FROM ({judged}) WHERE _wrong"
+            reason = (
+                f"has rows that begin at no time, end before they begin, or hold at the same time "
+                f"({', '.join(lookup.as_of)})"
+            )
+        else:
+            wrong = f"SELECT {of_key} FROM copied GROUP BY ALL HAVING count(*) > 1"
+            reason = "has several rows of one key, so that nobody can say which one is meant"
+        found = connection.execute(f"{wrong} ORDER BY ALL LIMIT {_SHOWN}").fetchall()
+        if found:
+            shown = "; ".join(
+                ", ".join(
+                    f"{name}={value}" for name, value in zip(lookup.on.values(), one, strict=True)
+                )
+                for one in found
+            )
+            raise source.broken(f"{reason}: {shown}")
+        copied = connection.sql(f"FROM copied ORDER BY {of_key}{held}").to_arrow_table()
+    return pa.table(copied)
+
+
+def _same(newest: LookupCopy, rows: pa.Table) -> bool:
+    with duckdb_in_utc() as connection:
+        connection.register("before", dataset_of(newest.table))
+        connection.register("now", rows)
+        ((changed,),) = connection.execute(
+            "SELECT EXISTS (FROM before EXCEPT FROM now) OR EXISTS (FROM now EXCEPT FROM before)"
+        ).fetchall()
+    return not changed
+
+
+@commit_point(
+    "lookup copied",
+    after_a_kill="before: the next run copies it; after: the next run finds the copy, and what it "
+    "touches of gold",
+)
+def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> None:
+    """One commit on the version that was read, or the first one; of no rows where all are as they
+    were."""
+    properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
+    table = place.open()
+    if table is None:
+        schema_json = Schema.from_arrow(rows.schema).to_json()
+        table = ensure_table(place, TableSpec(schema_json, properties=_KEPT))
+    place.fence()
+    try:
+        write_deltalake(
+            table,
+            rows,
+            mode="append" if same else "overwrite",
+            schema_mode=None if same else "overwrite",
+            commit_properties=properties,
+        )
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{place.uri} was changed while a lookup was copied to it ({error}): did another run "
+            "take the lease over? The copy is as it was. Try again."
+        ) from error
+
+
+@commit_point(
+    "copies of lookups dropped",
+    after_a_kill="before and after: nobody reads what is dropped; the next copy drops what is left",
+)
+def _drop_unneeded(place: TablePlace, numbers: set[int]) -> None:
+    table = place.existing()
+    kept = [one.table.version() for one in copies_of(place) if one.number in numbers]
+    place.fence()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False, keep_versions=kept)

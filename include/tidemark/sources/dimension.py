@@ -1,0 +1,221 @@
+"""What a lookup is copied from: a Delta table, or a file, as others left it.
+
+Values are strict: text is a value of a type where it can be nothing else, and no number is rounded.
+What is none ends the run, with the file, the row and the column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from csv import reader
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO, TextIOWrapper
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import csv, parquet
+
+from tidemark.errors import LookupBroken, SourceNotFound, SourceUnavailable
+from tidemark.judge.kinds import arrow_type, kind_of
+from tidemark.pipeline.model import Lookup
+from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.files import FileMissing, Options, read_bytes
+
+UNCHANGED = "Nothing was written, and gold is as it was."
+_DIGITS = "[+-]?[0-9]+"
+_DECIMAL = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
+# What text has to look like, whole, to be a value of a type, as DuckDB has both.
+_FORMS: dict[pa.DataType, tuple[str, str]] = {
+    pa.bool_(): ("(?i)true|false", "BOOLEAN"),
+    pa.int8(): (_DIGITS, "TINYINT"),
+    pa.int16(): (_DIGITS, "SMALLINT"),
+    pa.int32(): (_DIGITS, "INTEGER"),
+    pa.int64(): (_DIGITS, "BIGINT"),
+    pa.float32(): (_DECIMAL, "FLOAT"),
+    pa.float64(): (_DECIMAL, "DOUBLE"),
+    pa.date32(): (_DAY, "DATE"),
+    pa.timestamp("us", "UTC"): (f"{_DAY}[T ]{_TIME}", "TIMESTAMPTZ"),
+}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """The source of a lookup, at one version; `uri` is where it lies. `why_not`: why a file at such
+    a place is not read; None where it is."""
+
+    name: str
+    lookup: Lookup
+    uri: str
+    options: Options
+    why_not: Callable[[str], str | None]
+
+    @property
+    def version(self) -> str:
+        """What tells it from another content at the same place."""
+        if self.lookup.file is not None:
+            return f"{self.uri} {hashlib.sha256(self._bytes).hexdigest()}"
+        return f"{self.uri} {self.table.metadata().id}@{self.table.version()}"
+
+    @cached_property
+    def table(self) -> DeltaTable:
+        """The table as it is now. Raises SourceNotFound, SourceUnavailable."""
+        try:
+            return DeltaTable(self.uri, storage_options=delta_options(self.options))
+        except TableNotFoundError as error:
+            raise self._not_there() from error
+        except (DeltaError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def rows(self, kinds: Mapping[str, str]) -> pa.Table:
+        """All its rows in these columns, as they are typed; text of a file without a value is null.
+        LookupBroken where it has no such columns, or a value that is of no such type."""
+        typed = {name: arrow_type(kind_of(text)) for name, text in kinds.items()}
+        try:
+            found = self._read(list(typed))
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowKeyError,
+            pa.ArrowNotImplementedError,
+            DeltaError,
+            UnicodeDecodeError,
+        ) as error:
+            raise self.broken(f"cannot be read: {error}") from error
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if self.lookup.file is not None and self.lookup.file.lower().endswith(".csv"):
+            return self._of_texts(found, typed)
+        columns = [self._cast(found.column(name), name, kind) for name, kind in typed.items()]
+        return pa.table(columns, names=list(typed))
+
+    def broken(self, reason: str) -> LookupBroken:
+        """The error that it raises for a reason."""
+        return LookupBroken(
+            f"The lookup {self.name}: {self.uri} {reason}. {UNCHANGED} Mend it, then run again."
+        )
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        try:
+            return read_bytes(self.uri, self.options)
+        except FileMissing as error:
+            raise self._not_there() from error
+
+    def _unavailable(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"{self.uri}, which the lookup {self.name} is read from, cannot be read: {error}. "
+            f"{UNCHANGED} Try again."
+        )
+
+    def _not_there(self) -> SourceNotFound:
+        return SourceNotFound(
+            f"There is no {self.uri}, which the lookup {self.name} is read from. {UNCHANGED}"
+        )
+
+    def _read(self, names: list[str]) -> pa.Table:
+        if self.lookup.file is None:
+            self._check_columns(names, [one.name for one in self.table.schema().fields])
+            refused = ((uri, self.why_not(uri)) for uri in self.table.file_uris())
+            for uri, why in refused:
+                if why:
+                    raise self.broken(f"has the file {uri}, which {why}")
+            return dataset_of(self.table).to_table(columns=names)
+        if not self.lookup.file.lower().endswith(".csv"):
+            file = parquet.ParquetFile(pa.BufferReader(self._bytes))
+            self._check_columns(names, file.schema_arrow.names)
+            return pa.table(file.read(columns=names))
+        # pyarrow tells the names of a header only where it can tell their types.
+        header = next(reader(TextIOWrapper(BytesIO(self._bytes), "utf-8-sig", newline="")), [])
+        self._check_columns(names, header)
+        # A header without a line's end is none to it.
+        return csv.read_csv(
+            BytesIO(self._bytes.rstrip(b"\r\n") + b"\n"),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=names,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _check_columns(self, names: list[str], known: list[str]) -> None:
+        for name in names:
+            if (count := known.count(name)) != 1:
+                said = "no column" if not count else f"{count} columns"
+                raise self.broken(f"has {said} `{name}`; it has {', '.join(known)}")
+
+    def _of_texts(self, texts: pa.Table, typed: Mapping[str, pa.DataType]) -> pa.Table:
+        values: list[str] = []
+        wrong: list[str] = []
+        for name, kind in typed.items():
+            value = _in_sql(name, kind)
+            values.append(f'{value} AS "{name}"')
+            wrong.append(f'WHEN "{name}" IS NOT NULL AND {value} IS NULL THEN {len(wrong)}')
+        numbered = texts.append_column("_row", pa.array(range(1, texts.num_rows + 1), pa.int64()))
+        with duckdb_in_utc() as connection:
+            connection.register("texts", numbered)
+            first = connection.execute(
+                f"SELECT _row, _place FROM (SELECT _row, CASE {' '.join(wrong)} END AS _place "
+                "FROM texts) WHERE _place IS NOT NULL ORDER BY _row LIMIT 1"
+            ).fetchone()
+            if first:
+                row, name = first[0], list(typed)[first[1]]
+                said = texts.column(name)[row - 1].as_py()[:100]
+                raise self.broken(f"has `{said}` in row {row}, column `{name}`: no {typed[name]}")
+            found = connection.sql(f"SELECT {', '.join(values)} FROM texts").to_arrow_table()
+        return pa.table(found).cast(pa.schema(list(typed.items())))
+
+    def _cast(self, column: Any, name: str, kind: pa.DataType) -> Any:
+        found = column.type
+        if pa.types.is_dictionary(found):
+            column, found = column.cast(found.value_type), found.value_type
+        if not _is_alike(found, kind):
+            raise self.broken(
+                f"has the column `{name}` of type {found}, and the pipeline's file says "
+                f"{self.lookup.columns.get(name) or kind}"
+            )
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise self.broken(
+                f"has a value in column `{name}` that is no {kind}: {error}"
+            ) from error
+
+
+def _in_sql(name: str, kind: pa.DataType) -> str:
+    """The value of a text in DuckDB's SQL; null where it is none."""
+    if pa.types.is_string(kind):
+        return f'"{name}"'
+    if pa.types.is_decimal(kind):
+        form = _DIGITS + (f"([.][0-9]{{1,{kind.scale}}})?" if kind.scale else "")
+        of = f"DECIMAL({kind.precision}, {kind.scale})"
+    else:
+        form, of = _FORMS[kind]
+    matches = f"""regexp_full_match("{name}", '{form}')"""
+    return f'CASE WHEN {matches} THEN TRY_CAST("{name}" AS {of}) END'
+
+
+def _is_alike(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Is a column of one type of the other too, value by value, where each of them fits?"""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    bytes_ = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return any(is_a(found) for is_a in (texts if pa.types.is_string(kind) else bytes_))
+    if pa.types.is_integer(kind):
+        return pa.types.is_integer(found)
+    if pa.types.is_decimal(kind):
+        return pa.types.is_decimal(found) or pa.types.is_integer(found)
+    if pa.types.is_timestamp(kind):
+        return pa.types.is_timestamp(found) and found.tz is not None
+    if pa.types.is_float64(kind):
+        return pa.types.is_floating(found) and not pa.types.is_float16(found)
+    return bool(found == kind)

@@ -1,0 +1,143 @@
+"""What lookups are copied from: values are of their types, or told."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from tidemark.errors import LookupBroken, SourceNotFound
+from tidemark.pipeline.model import Lookup
+from tidemark.sources.dimension import Dimension
+
+KINDS = {
+    "id": "long", "name": "string", "price": "decimal(6,2)", "ratio": "double", "is": "boolean",
+    "day": "date", "at": "timestamp",
+}  # fmt: skip
+
+
+def dimension(place: Path) -> Dimension:
+    kind = "table" if place.is_dir() or not place.suffix else "file"
+    said: dict[str, Any] = {kind: "x", "on": "id", "columns": {"name": "string"}}
+    if kind == "file":
+        said["file"] = f"x{place.suffix}"
+    return Dimension("things", Lookup.model_validate(said), str(place), {}, lambda _: None)
+
+
+def csv(folder: Path, *lines: str) -> Dimension:
+    file = folder / "a.csv"
+    file.write_text("\n".join(lines))
+    return dimension(file)
+
+
+def test_text_of_csv_is_typed(tmp_path: Path) -> None:
+    found = csv(
+        tmp_path,
+        "more,id,name,price,ratio,is,day,at",
+        'x,+7,"a, b",12.5,1e3,TRUE,2026-07-01,2026-07-01T10:00:00.5+02:00',
+        'x,-8,"",,,,,',
+        "x,9,,1,.5,false,2026-07-02,2026-07-01 10:00Z",
+    ).rows(KINDS)
+    assert found.to_pylist() == [
+        {
+            "id": 7, "name": "a, b", "price": Decimal("12.50"), "ratio": 1000.0, "is": True,
+            "day": date(2026, 7, 1), "at": datetime(2026, 7, 1, 8, 0, 0, 500_000, UTC),
+        },
+        {"id": -8, "name": "", **dict.fromkeys(("price", "ratio", "is", "day", "at"))},
+        {
+            "id": 9, "name": None, "price": Decimal("1.00"), "ratio": 0.5, "is": False,
+            "day": date(2026, 7, 2), "at": datetime(2026, 7, 1, 10, tzinfo=UTC),
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("long", "1.5"), ("long", "9223372036854775808"), ("int", "2147483648"), ("long", " 1"),
+        ("decimal(4,2)", "1.234"), ("decimal(4,2)", "100.00"), ("double", "1,5"), ("double", "x"),
+        ("boolean", "1"), ("date", "2026-02-30"), ("date", "1.7.2026"),
+        ("timestamp", "2026-07-01T10:00:00"), ("timestamp", "2026-07-01"),
+    ],
+)  # fmt: skip
+def test_text_that_is_no_value_is_told_by_row_and_column(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    of = csv(tmp_path, "id,v", "1,", f'2,"{text}"', '3,"?"')
+    with pytest.raises(LookupBroken) as caught:
+        of.rows({"id": "long", "v": kind})
+    assert f"`{text}` in row 2, column `v`" in str(caught.value)
+    assert "Nothing was written, and gold is as it was." in str(caught.value)
+
+
+def test_columns_that_are_not_there_or_twice_are_told(tmp_path: Path) -> None:
+    with pytest.raises(LookupBroken, match="has no column `name`; it has id, Name"):
+        csv(tmp_path, "id,Name", "1,a").rows({"id": "long", "name": "string"})
+    with pytest.raises(LookupBroken, match="has 2 columns `id`"):
+        csv(tmp_path, "id,id", "1,2").rows({"id": "long"})
+    with pytest.raises(LookupBroken, match="cannot be read"):
+        csv(tmp_path, "id,a", "1,2,3").rows({"id": "long"})
+
+
+TYPED = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int32()),
+        "name": pa.array(["a", None]).dictionary_encode(),
+        "at": pa.array([datetime(2026, 7, 1, tzinfo=UTC)] * 2, pa.timestamp("ms", "UTC")),
+        "price": pa.array([Decimal("1.5"), None], pa.decimal128(4, 1)),
+    }
+)
+OF_TYPED = {"id": "long", "name": "string", "at": "timestamp", "price": "decimal(6,2)"}
+
+
+def test_typed_values_are_had_without_a_loss(tmp_path: Path) -> None:
+    pq.write_table(TYPED, tmp_path / "a.parquet")
+    write_deltalake(str(tmp_path / "table"), TYPED)
+    for place in (tmp_path / "a.parquet", tmp_path / "table"):
+        found = dimension(place).rows(OF_TYPED)
+        assert found.schema.field("id").type == pa.int64()
+        assert found.to_pylist() == [
+            {
+                "id": 1,
+                "name": "a",
+                "at": datetime(2026, 7, 1, tzinfo=UTC),
+                "price": Decimal("1.50"),
+            },
+            {"id": 2, "name": None, "at": datetime(2026, 7, 1, tzinfo=UTC), "price": None},
+        ]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([1.0]), "long"), (pa.array([300]), "byte"), (pa.array([1]), "string"),
+        (pa.array(["1"]), "long"), (pa.array([1], pa.timestamp("us")), "timestamp"),
+        (pa.array([1], pa.timestamp("ns", "UTC")), "timestamp"), (pa.array([0.1]), "float"),
+        (pa.array([Decimal("1.25")], pa.decimal128(4, 2)), "decimal(4,1)"),
+    ],
+)  # fmt: skip
+def test_typed_values_that_would_become_others_are_told(
+    tmp_path: Path, values: Any, kind: str
+) -> None:
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    with pytest.raises(LookupBroken, match="column `v`"):
+        dimension(tmp_path / "a.parquet").rows({"v": kind})
+
+
+def test_a_version_is_that_of_the_content(tmp_path: Path) -> None:
+    first = csv(tmp_path, "id", "1").version
+    assert csv(tmp_path, "id", "1").version == first
+    assert csv(tmp_path, "id", "2").version != first
+    write_deltalake(str(tmp_path / "table"), TYPED)
+    one = dimension(tmp_path / "table").version
+    write_deltalake(str(tmp_path / "table"), TYPED, mode="overwrite")
+    assert dimension(tmp_path / "table").version != one
+    for gone in ("b.csv", "b"):
+        with pytest.raises(SourceNotFound, match="which the lookup things is read from"):
+            _ = dimension(tmp_path / gone).version
