@@ -59,6 +59,7 @@ FIGURES: dict[str, Measure] = {
     "folds": operators.folds,
     "days": operators.days,
     "distinct": operators.distinct,
+    "lookup": operators.lookup,
     "migration": migration.measure,
     "cores": cores.measure,
     "cluster": cluster.measure,

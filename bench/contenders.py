@@ -221,16 +221,41 @@ def _tuned_folds(place: Workspace) -> list[str]:
     return script("tuned_fold.py", place)
 
 
+_SUMS: Mapping[str, object] = {
+    "window": {"length": "10 minutes"},
+    "measures": {"events": "count(*)", "amount": "sum(amount)"},
+}
+
+
 def _our_days(place: Workspace) -> list[str]:
     window = {"length": "1 day", "zone": "Europe/Vienna"}
-    measures = {"events": "count(*)", "amount": "sum(amount)"}
-    return our_job(place, _with_table(place, {"window": window, "measures": measures}))
+    return our_job(place, _with_table(place, {**_SUMS, "window": window}))
 
 
 def _our_distinct(place: Workspace) -> list[str]:
     measures = {"events": "count(*)", "amount": "count(distinct amount)"}
-    window = {"length": "10 minutes"}
-    return our_job(place, _with_table(place, {"window": window, "measures": measures}))
+    return our_job(place, _with_table(place, {**_SUMS, "measures": measures}))
+
+
+def _our_lookup(place: Workspace) -> list[str]:
+    names = {
+        "file": f"file://{place.root.parent}/names.csv",
+        "on": {"key": "id"},
+        "columns": {"name": "string"},
+    }
+    return our_job(
+        place,
+        _with_table(place, {**_SUMS, "group_by": ["names.name"]}) | {"lookup": {"names": names}},
+    )
+
+
+def _without_lookup(place: Workspace) -> list[str]:
+    return our_job(place, _with_table(place, {**_SUMS, "stream": "recompute"}), RECOMPUTED)
+
+
+def _by_name(place: Workspace) -> pa.Table:
+    gold = our_gold(place)
+    return gold.rename_columns({"names_name": "key"})
 
 
 def _batch(name: str) -> Callable[[Workspace], list[str]]:
@@ -296,14 +321,21 @@ TUNED_JOINS = Contender(_BY_HAND, _tuned_joins, _tuned_environment, rival_gold)
 TUNED_FOLDS = Contender(_BY_HAND, _tuned_folds, _tuned_environment, rival_gold)
 OUR_DAYS = Contender("tidemark", _our_days, _tuned_environment, our_gold)
 OUR_DISTINCT = Contender("tidemark", _our_distinct, _tuned_environment, our_gold)
-TUNED_DAYS, TUNED_DISTINCT = (
+OUR_LOOKUP = Contender("tidemark", _our_lookup, _tuned_environment, _by_name)
+WITHOUT_LOOKUP = Contender(
+    "tidemark, without lookup",
+    _without_lookup,
+    partial(_tuned_environment, name=RECOMPUTED),
+    _recomputed_gold,
+)
+TUNED_DAYS, TUNED_DISTINCT, TUNED_LOOKUP = (
     Contender(
         "by hand, in batch",
         partial(script, "tuned_report.py", arguments=[kind]),
         _tuned_environment,
         rival_gold,
     )
-    for kind in ("days", "distinct")
+    for kind in ("days", "distinct", "lookup")
 )
 RECOMPUTED_SESSIONS = _recomputed(_our_sessions)
 RECOMPUTED_JOINS = _recomputed(_our_joins)

@@ -41,6 +41,12 @@ def write_events(
     return files
 
 
+def write_names(folder: Path) -> None:
+    """A name for each key, as others would keep them: `names.csv`."""
+    lines = ["id,name", *(f"key{number},Name {number}" for number in range(KEYS))]
+    (folder / "names.csv").write_text("\n".join(lines) + "\n")
+
+
 def _events(start: int, end: int, keys: int, every: int) -> str:
     step = 86_400_000_000 // ROWS_A_DAY
     first_day = f"TIMESTAMP '{FIRST_DAY:%Y-%m-%d}'"

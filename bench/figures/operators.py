@@ -1,6 +1,6 @@
 """Sessions, joins and folds, held against bronze before each publish, beside the engine's own
-without that; and computed from bronze alone. Local days and distinct counts, which are always
-computed from bronze, beside a script that does so by hand."""
+without that; and computed from bronze alone. Local days, distinct counts and lookups, which are
+always computed from bronze, beside a script that does so by hand."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from bench.contenders import (
     OUR_DISTINCT,
     OUR_FOLDS,
     OUR_JOINS,
+    OUR_LOOKUP,
     OUR_SESSIONS,
     RECOMPUTED_FOLDS,
     RECOMPUTED_JOINS,
@@ -32,7 +33,9 @@ from bench.contenders import (
     TUNED_DISTINCT,
     TUNED_FOLDS,
     TUNED_JOINS,
+    TUNED_LOOKUP,
     TUNED_SESSIONS,
+    WITHOUT_LOOKUP,
     Contender,
     GoldDiffers,
     Workspace,
@@ -41,7 +44,7 @@ from bench.contenders import (
 from bench.drawing import bars
 from bench.figure import Figure, Goal
 from bench.folds.episodes import Episodes
-from bench.inputs import write_events
+from bench.inputs import write_events, write_names
 from bench.measured import Cost, cost_of, median, spread
 from bench.sizes import Sizes
 from tidemark.operators.folds.folding import Folding, FoldSpec, HeldRow
@@ -57,7 +60,7 @@ _FOLDED_ROWS = 500_000
 @dataclass(frozen=True)
 class _Kind:
     """`of`: what gold has rows of. `told`: what has to be known of the comparison. `recomputed`:
-    the same table computed from bronze; None where it always is."""
+    the same table computed from bronze; None where it always is. `without`: it without a lookup."""
 
     name: str
     title: str
@@ -66,6 +69,7 @@ class _Kind:
     by_hand: Contender
     recomputed: Contender | None = None
     told: Sequence[str] = ()
+    without: Contender | None = None
 
 
 _SESSIONS = _Kind(
@@ -99,6 +103,7 @@ _DAYS = _Kind(
 _DISTINCT = _Kind(
     "distinct", "Distinct values of each window", "windows", OUR_DISTINCT, TUNED_DISTINCT
 )
+_LOOKUP = _Kind("lookup", "A lookup", "windows", OUR_LOOKUP, TUNED_LOOKUP, without=WITHOUT_LOOKUP)
 
 _Costs = Mapping[str, Mapping[str, Sequence[Cost]]]
 
@@ -113,8 +118,10 @@ def _measured(kind: _Kind, sizes: Sizes, folder: Path) -> list[Figure]:
         ours = Workspace(source, ours.root, other=ours.root / CLICKS / "bronze")
     by_hand = Workspace(source, folder / "1", other=ours.other)
     places = {kind.ours: ours, kind.by_hand: by_hand}
-    if kind.recomputed:
-        places[kind.recomputed] = ours
+    if other := kind.recomputed or kind.without:
+        places[other] = ours
+    if kind is _LOOKUP:
+        write_names(folder)
     costs: dict[str, dict[str, list[Cost]]] = {one.name: {} for one in places}
     landed = [(0, large), *((large + n * small, small) for n in range(sizes.repetitions + 1))]
     for number, (first, rows) in enumerate(landed):
@@ -200,6 +207,12 @@ def _figure(kind: _Kind, sizes: Sizes, costs: _Costs, compared: int, alone: floa
             f"{alone_in[1]:.2f} of the CPU seconds of the engine's table, which shows the same "
             "closed rows.",
         )
+    if kind.without:
+        than = [cpu[ours, size] / cpu[kind.without.name, size] for size in (_LARGE, _SMALL)]
+        told.append(
+            f"{than[0]:.2f} and {than[1]:.2f} of the CPU seconds of the same table without the "
+            "lookup."
+        )
     numbers: dict[str, object] = {
         name: {size: [vars(cost) for cost in some] for size, some in by_size.items()}
         for name, by_size in costs.items()
@@ -226,9 +239,11 @@ def _figure(kind: _Kind, sizes: Sizes, costs: _Costs, compared: int, alone: floa
     columns = ("contender", "run", "wall, s", "CPU, s", "CPU / by hand")
     what = f"{kind.name}: CPU seconds of a small run, tidemark / by hand"
     goals = [Goal(what, ratio[_SMALL], 1.2)]
+    if kind.without:
+        goals.append(Goal("lookup: CPU seconds of a small run, with it / without", than[1], 1.2))
     return Figure(kind.name, kind.title, columns, rows, told, numbers, draw, goals)
 
 
-sessions, joins, folds, days, distinct = (
-    partial(_measured, kind) for kind in (_SESSIONS, _JOINS, _FOLDS, _DAYS, _DISTINCT)
+sessions, joins, folds, days, distinct, lookup = (
+    partial(_measured, kind) for kind in (_SESSIONS, _JOINS, _FOLDS, _DAYS, _DISTINCT, _LOOKUP)
 )

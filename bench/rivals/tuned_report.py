@@ -27,9 +27,9 @@ def windowed(rows):
         day = F.date_trunc("day", F.from_utc_timestamp("at", ZONE))
         return rows.withColumn("window_start", F.to_utc_timestamp(day, ZONE))
     if kind == "lookup":
-        names = spark.read.schema("id STRING, name STRING").json(f"{root}/../names.jsonl")
+        names = spark.read.schema("id STRING, name STRING").csv(f"{root}/../names.csv", header=True)
         rows = rows.join(F.broadcast(names), rows.key == names.id, "left")
-        rows = rows.withColumn("key", F.col("name"))
+        rows = rows.withColumn("key", F.col("name")).drop("id", "name")
     return rows.withColumn("window_start", F.window("at", "10 minutes").start)
 
 
