@@ -3,7 +3,6 @@ computed from bronze without being told, or by a stream where the state has a bo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -16,18 +15,16 @@ from deltalake import DeltaTable
 from tests.end_to_end.generations import WINDOW, ThreeRuns, changed, goes_on, is_right, migrated
 from tests.end_to_end.generations import rolled_back as roll_back
 from tests.end_to_end.test_ratios import (
-    HOUR,
     MINUTE,
     TEN,
     WITHIN,
     RatioPlace,
-    landings_with_amounts,
+    assert_right_with_late_rows,
     place_at,
 )
 from tests.kit.running import Place, query, run_warm, succeed
 from tests.operators.contract.joins import OTHER, sides
 from tests.operators.contract.kinds import DAY, Row
-from tests.streaming.audits import audit, backfill
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
 
@@ -157,27 +154,8 @@ def test_gold_is_what_duckdb_gives_with_late_rows(
     place: RatioPlace = place_at(tmp_path / "root", **{name: TABLES[name] for name in names})
     by_engine = {name for name, table in place.pipeline.tables.items() if not table.recomputes}
     assert by_engine == {name for name in names if name.startswith("ordered")}
-    rows: list[Row] = []
-    late = Counter[str]()
-    for number, landed in enumerate(landings_with_amounts(371, runs=3)):
-        place.land_rows(f"{number}.json", landed)
-        rows += landed
-        result = succeed(spark, place, f"run-{number}")
-        late.update({name: table.late.recomputed for name, table in result.tables.items()})
-        check_gold(place, rows, names)
-    late.pop("days", None)
-    assert min(late.values()) > 0, f"a table has no late row, which shows nothing: {late}"
-    assert audit(spark, place).outcome == "equal"
-    # What was damaged is computed from bronze again.
-    damaged = [name for name in ("updated", "sessions", "joined") if name in names]
-    for name in damaged:
-        gold = DeltaTable(place.places.gold(name))
-        gold.update(updates={"top": "NULL"}, predicate=f"window_start < '{HOUR.isoformat()}'")
-    assert audit(spark, place).outcome == "different"
-    for name in damaged:
-        backfill(spark, place, DAY, HOUR, table=name, run_id=f"mend-{name}")
-    succeed(spark, place, "idle", scheduled=DAY + timedelta(days=2))
-    check_gold(place, rows, names)
+    damage, idle = {"top": "NULL"}, timedelta(days=2)
+    assert_right_with_late_rows(spark, place, names, check_gold, damage, idle, ["days"])
 
 
 @pytest.mark.second

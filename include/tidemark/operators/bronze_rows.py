@@ -101,7 +101,7 @@ class BronzeRows(ABC):
     def holding(self, rows: pa.Table) -> pa.Table:
         """Which rows of the table these rows of bronze are in, as `Touched.closed`. Only of kinds
         that have lookups."""
-        raise NotImplementedError
+        raise AssertionError("tables of this kind have no lookups")
 
     @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:
