@@ -3,15 +3,14 @@ computed from bronze without being told, or by a stream where the state has a bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
+from tests.end_to_end import test_ratios as ratios
 from tests.end_to_end.generations import WINDOW, ThreeRuns, changed, goes_on, is_right, migrated
 from tests.end_to_end.generations import rolled_back as roll_back
 from tests.end_to_end.test_ratios import (
@@ -22,11 +21,8 @@ from tests.end_to_end.test_ratios import (
     assert_right_with_late_rows,
     place_at,
 )
-from tests.kit.running import Place, query, run_warm, succeed
-from tests.operators.contract.joins import OTHER, sides
-from tests.operators.contract.kinds import DAY, Row
-from tidemark.gold.state import gold_state
-from tidemark.pipeline.instants import instant_of
+from tests.kit.running import run_warm, succeed
+from tests.operators.contract.joins import OTHER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,36 +105,7 @@ ORACLES = {
 SHOWS_OPEN = ("updated", "sliding", "days", "ordered", "ordered_whole")
 
 
-def in_duckdb(name: str, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    tables = {}
-    for side, held in zip(("rows_of", "others"), sides(rows), strict=True):
-        times = [row["at"].replace(tzinfo=None) for row in held]
-        tables[side] = pa.table(
-            {
-                "at_utc": pa.array(times, "timestamp[us]"),
-                "key": pa.array([row["key"] for row in held], "string"),
-                "amount": pa.array([row["amount"] for row in held], "int64"),
-            }
-        )
-    return {
-        (start.replace(tzinfo=DAY.tzinfo), key): (end.replace(tzinfo=DAY.tzinfo), *values)
-        for start, end, key, *values in query(ORACLES[name], **tables)
-    }
-
-
-def check_gold(place: Place, rows: Sequence[Row], names: Sequence[str]) -> None:
-    for name in names:
-        frontier = instant_of(gold_state(DeltaTable(place.places.gold(name))).close_ms)
-        measures = place.pipeline.tables[name].measures
-        found = {
-            (row["window_start"], row["key"]): tuple(row[one] for one in ("window_end", *measures))
-            for row in place.gold(name).to_pylist()
-        }
-        expected = in_duckdb(name, rows)
-        closed = {row: values for row, values in expected.items() if values[0] <= frontier}
-        assert {row: values for row, values in found.items() if values[0] <= frontier} == closed
-        if name in SHOWS_OPEN:
-            assert found == expected, name
+check_gold = partial(ratios.check_gold, oracles=ORACLES, shows_open=SHOWS_OPEN)
 
 
 @pytest.mark.parametrize(

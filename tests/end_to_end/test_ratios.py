@@ -4,7 +4,7 @@ there: by the stream in each mode, by repair, from bronze, for windows, sessions
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -120,7 +120,7 @@ def place_at(root: Path, **tables: Any) -> RatioPlace:
     return RatioPlace(root, clicks(watermark=watermark, tables=tables))
 
 
-def in_duckdb(name: str, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+def in_duckdb(oracle: str, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     tables = {}
     for side, held in zip(("rows_of", "others"), sides(rows), strict=True):
         tables[side] = pa.table(
@@ -134,7 +134,7 @@ def in_duckdb(name: str, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any
         )
     return {
         (_utc(start), key): (_utc(end), *values)
-        for start, end, key, *values in query(ORACLES[name], **tables)
+        for start, end, key, *values in query(oracle, **tables)
     }
 
 
@@ -142,7 +142,13 @@ def _utc(time: datetime) -> datetime:
     return time.replace(tzinfo=DAY.tzinfo)
 
 
-def check_gold(place: Place, rows: Sequence[Row], names: Sequence[str]) -> None:
+def check_gold(
+    place: Place,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    oracles: Mapping[str, str] = ORACLES,
+    shows_open: Sequence[str] = SHOWS_OPEN,
+) -> None:
     for name in names:
         frontier = instant_of(gold_state(DeltaTable(place.places.gold(name))).close_ms)
         measures = place.pipeline.tables[name].measures
@@ -150,10 +156,10 @@ def check_gold(place: Place, rows: Sequence[Row], names: Sequence[str]) -> None:
             (row["window_start"], row["key"]): tuple(row[one] for one in ("window_end", *measures))
             for row in place.gold(name).to_pylist()
         }
-        expected = in_duckdb(name, rows)
+        expected = in_duckdb(oracles[name], rows)
         closed = {row: values for row, values in expected.items() if values[0] <= frontier}
         assert {row: values for row, values in found.items() if values[0] <= frontier} == closed
-        if name in SHOWS_OPEN:
+        if name in shows_open:
             assert found == expected, name
 
 

@@ -35,6 +35,7 @@ from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_o
 from tidemark.pipeline.model import LOCAL_DATE, CalendarTable, Table
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -110,14 +111,7 @@ class CalendarRows(BronzeRows):
         return self.operator.first_open_start(close_ms)
 
     def newest_end_ms(self) -> int:
-        dates = [date.fromisoformat(part["_event_date"]) for part in self.bronze.partitions()]
-        if not dates:
-            return 0
-        with duckdb_in_utc() as connection:
-            connection.register("bronze", self._of_dates(max(dates), max(dates)))
-            event_time = self.operator.event_time
-            sql = f'SELECT max(epoch_us("{event_time}")) FROM bronze'
-            ((newest,),) = connection.execute(sql).fetchall()
+        newest = newest_event_us(self.bronze, self.operator.event_time)
         if newest is None:
             return 0
         return epoch_ms(unit_at(self.operator.table.window, instant_of_us(newest)).end)

@@ -43,6 +43,7 @@ from tidemark.pipeline.model import GappedTable, SessionTable, Table
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -111,16 +112,7 @@ class GappedRows(BronzeRows):
         return self.first_needed_ms(frozen_ms)
 
     def newest_end_ms(self) -> int:
-        days = self._in().dates()
-        if not days:
-            return 0
-        with duckdb_in_utc() as connection:
-            connection.register(
-                "bronze", dataset_of(self.bronze, f"_event_date = DATE '{days[-1]}'")
-            )
-            ((newest,),) = connection.execute(
-                f'SELECT max(epoch_us("{self.operator.event_time}")) FROM bronze'
-            ).fetchall()
+        newest = newest_event_us(self.bronze, self.operator.event_time)
         return 0 if newest is None else -(-(newest + self.gap // _TICK) // 1_000)
 
     def touched(

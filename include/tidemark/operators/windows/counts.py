@@ -13,10 +13,11 @@ from pyarrow.dataset import Dataset
 
 from tidemark.operators.keys import RowsRead, register_rows, selected
 from tidemark.operators.operator import Operator
-from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
+from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
@@ -166,15 +167,10 @@ def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) ->
     """The end of the newest window that a row of bronze is in, whether it counts or not; 0 where
     bronze is empty.
 
-    Rounded up to milliseconds. Only the newest date's files are read.
+    Rounded up to milliseconds.
     """
-    dates = [date.fromisoformat(partition["_event_date"]) for partition in bronze.partitions()]
-    if not dates:
+    newest = newest_event_us(bronze, event_time)
+    if newest is None:
         return 0
-    length = window.length // timedelta(microseconds=1)
-    with duckdb_in_utc() as connection:
-        connection.register("bronze", rows_of_dates(bronze, {max(dates)}))
-        ((newest,),) = connection.execute(
-            f"SELECT max({last_start(event_time, window)} + {length}) FROM bronze"
-        ).fetchall()
-    return 0 if newest is None else -(-int(newest) // 1_000)
+    length, slide, offset = (one // _TICK for one in (window.length, window.slide, window.offset))
+    return -(-((newest - offset) // slide * slide + offset + length) // 1_000)

@@ -1,18 +1,21 @@
-"""The newest event of a table, by the statistics of its files: no row is read."""
+"""The newest event of a table: by the statistics of its files, or exactly."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
 def newest_event_ms(table: DeltaTable, column: str) -> int | None:
-    """The largest value of a timestamp column, in milliseconds since 1970, rounded down.
+    """The largest value of a timestamp column, in milliseconds since 1970, rounded down; no row is
+    read.
 
     None where the table is empty, or a file has no statistics of the column.
     """
@@ -22,6 +25,19 @@ def newest_event_ms(table: DeltaTable, column: str) -> int | None:
         return None
     newest = max((value for value in actions[name].to_pylist()), default=None)
     return None if newest is None else epoch_ms(_in_utc(newest))
+
+
+def newest_event_us(bronze: DeltaTable, column: str) -> int | None:
+    """The newest event time of a bronze, in microseconds since 1970; None where it has no row. Only
+    the newest date's files are read."""
+    dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
+    if not dates:
+        return None
+    with duckdb_in_utc() as connection:
+        connection.register("bronze", dataset_of(bronze, f"_event_date = DATE '{max(dates)}'"))
+        sql = f'SELECT max(epoch_us("{column}")) FROM bronze'
+        ((newest,),) = connection.execute(sql).fetchall()
+    return None if newest is None else int(newest)
 
 
 def _in_utc(instant: datetime) -> datetime:

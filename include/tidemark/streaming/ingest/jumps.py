@@ -9,18 +9,16 @@ that is judged again by the same bronze comes to the same.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Source
 from tidemark.pipeline.reasons import JUMP
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.ingest.duplicates import POSITION
 
 # So many rows are taken wherever they lie.
@@ -34,7 +32,9 @@ def jump_after_us(judged: DataFrame, source: Source, bronze: TablePlace) -> int 
     if most is None:
         return None
     time = F.unix_micros(F.col(f"`{source.event_time.column}`"))
-    newer = judged.where(F.col("_reason").isNull() & (time > _newest_us(bronze.existing(), source)))
+    newest_before = newest_event_us(bronze.existing(), source.event_time.column)
+    newer = judged.where(F.col("_reason").isNull())
+    newer = newer if newest_before is None else newer.where(time > newest_before)
     rows = newer.select(time.alias("time"))
     if source.unique:
         one = F.col(f"`{source.unique.by}`")
@@ -66,17 +66,3 @@ def reject_jumps(judged: DataFrame, source: Source, after_us: int | None) -> Dat
     return judged.withColumns(
         {column: F.when(jumps, found).otherwise(F.col(column)) for column, found in columns.items()}
     )
-
-
-def _newest_us(bronze: DeltaTable, source: Source) -> int:
-    """The newest event time that was accepted, in microseconds since 1970; -1: none was."""
-    dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
-    if not dates:
-        return -1
-    with duckdb_in_utc() as connection:
-        rows = dataset_of(bronze, f"_event_date = DATE '{max(dates)}'")
-        connection.register("bronze", rows)
-        ((newest,),) = connection.execute(
-            f'SELECT max(epoch_us("{source.event_time.column}")) FROM bronze'
-        ).fetchall()
-    return -1 if newest is None else int(newest)
