@@ -80,6 +80,11 @@ class LookupBroken(TidemarkError):
     Nothing was written; somebody has to mend it."""
 
 
+class ViewBroken(TidemarkError):
+    """A view of gold cannot be computed: a value of a row is too large for its condition, or a
+    column has a type that it does not compare. Gold is published; the view is as it was."""
+
+
 class SourceChanging(TidemarkError):
     """A source file changed while a batch read it, so that its rows cannot be accounted for.
 

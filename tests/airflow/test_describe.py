@@ -109,3 +109,14 @@ def test_a_bar_after_a_backslash_does_not_end_the_cell() -> None:
     found = shown("plain", "x", r"max(if(key rlike 'a\|b', key, ''))")
     assert found.elements == shown("plain", "x", "max(key)").elements
     assert r"'a\\|b'" in found.text
+
+
+def test_a_view_stands_below_its_table_with_its_place() -> None:
+    (table,) = clicks()["tables"].values()
+    views = {"best": {"having": "events > 2", "top": {"n": 3, "by": "amount"}}}
+    lines = described(tables={"per_10m": table | {"views": views}})
+    (found,) = [line for line in lines if "best" in line]
+    assert found == (
+        "| per\\_10m\\.best | those with `events > 2`; 3 of each by amount, descending | | | "
+        "`/lake/clicks/per_10m/views/best` |"
+    )

@@ -21,6 +21,7 @@ from tests.end_to_end.test_killed_runs import KILLS
 from tests.end_to_end.test_lookups import KILLS as LOOKUPS
 from tests.end_to_end.test_rewinds import POINTS as PIPELINE_REWINDS
 from tests.end_to_end.test_widening import KILLS as WIDENINGS
+from tests.gold.test_views import KILLS as VIEWS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
@@ -238,7 +239,16 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
     killed = {(kill.point, kill.when) for kill in KILLS}
     killed |= {(step, when) for when, step in (*MIGRATIONS, *LOSSES)}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
-    killed |= {*JOINS, *LOOKUPS, *MIGRATIONS_OF_JOINS, *MOVES, *REWINDS, *SCHEMAS, *WIDENINGS}
+    killed |= {
+        *JOINS,
+        *LOOKUPS,
+        *MIGRATIONS_OF_JOINS,
+        *MOVES,
+        *REWINDS,
+        *SCHEMAS,
+        *VIEWS,
+        *WIDENINGS,
+    }
     killed |= {(point, when) for point, _ in PIPELINE_REWINDS for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 

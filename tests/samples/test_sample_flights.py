@@ -91,6 +91,7 @@ def test_gold_is_that_after_each_run_and_changes_tell_why(
         shutil.copy(SAMPLE / airlines, dims / "airlines.csv")
         result = succeed(spark, place, f"run-{number}")
         assert told(place) == rows
+        assert latest(place) == latest_of(rows)
         if number == 0:
             assert result.rows.rejected == {"negative fare": 1}
     causes = {(row["airlines_name"], row["cause"]) for row in place.changes("per_day").to_pylist()}
@@ -100,6 +101,21 @@ def test_gold_is_that_after_each_run_and_changes_tell_why(
         ("Danube Wings", "lookup"),
     } < causes
     assert ("Lufthansa", "lookup") not in causes
+
+
+def latest(place: SamplePlace) -> list[tuple[str, str]]:
+    rows = place.table(place.places.view("per_day", "latest")).to_pylist()
+    return sorted((str(row["local_date"]), row["airlines_name"]) for row in rows)
+
+
+def latest_of(rows: list[Row]) -> list[tuple[str, str]]:
+    """Of each day the airline with the greatest percentile, of those with two flights."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        best = found.get(row["local_date"])
+        if row["flights"] >= 2 and (best is None or row["late_95"] > best["late_95"]):
+            found[row["local_date"]] = row
+    return sorted((day, row["airlines_name"]) for day, row in found.items())
 
 
 def told(place: SamplePlace) -> list[Row]:

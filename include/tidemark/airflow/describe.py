@@ -18,7 +18,11 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 def describe(pipeline: Pipeline, places: Places) -> str:
     """Source, watermark and tables of a pipeline, in Markdown; what it leaves out is not said."""
     source = pipeline.source
-    rows = [_row(name, table, places) for name, table in pipeline.tables.items()]
+    rows = [
+        row
+        for name, table in pipeline.tables.items()
+        for row in (_row(name, table, places), *_views(name, table, places))
+    ]
     return "\n".join(
         [
             _text(pipeline.description or pipeline.name),
@@ -81,6 +85,16 @@ def _row(name: str, table: Table, places: Places) -> str:
     where = "" if table.where is None else f", where {_code_in_cell(table.where)}"
     rows = f"{_text(table.rows_are)}{where}"
     return f"| {' | '.join((_text(name), rows, keys, measures, gold))} |"
+
+
+def _views(name: str, table: Table, places: Places) -> Iterator[str]:
+    """A row for each view of a table."""
+    for of, view in table.views.items():
+        said = [] if view.having is None else [f"those with {_code_in_cell(view.having)}"]
+        if view.top is not None:
+            said.append(f"{view.top.n} of each by {_text(view.top.by)}, {view.top.order}")
+        place = _code_in_cell(places.view(name, of))
+        yield f"| {_text(f'{name}.{of}')} | {'; '.join(said)} | | | {place} |"
 
 
 def _text(text: str) -> str:

@@ -39,7 +39,8 @@ def read(
     final_only: bool = False,
     settings: Settings | Path | str | None = None,
 ) -> pa.Table:
-    """The rows of a pipeline's gold table: one for each window and key, in no order.
+    """The rows of a pipeline's gold table: one for each window and key, in no order. `TABLE.VIEW`
+    names a view of it, which has those that the view shows.
 
     A range keeps the windows with start <= `window_start` < end: datetimes with a zone, ISO 8601
     text with one, or dates (midnight in UTC). `final_only` leaves out the windows that are still
@@ -68,11 +69,15 @@ def dataset(
     """
     loaded = settings if isinstance(settings, Settings) else load_settings(_file(settings))
     check_folder_name(pipeline, "pipeline")
-    check_folder_name(table, "table")
+    of, _, view = table.partition(".")
+    check_folder_name(of, "table")
     first, last = _utc(start), _utc(end)
-    gold = Warehouse.of(pipeline, loaded).gold(table).open()
+    warehouse = Warehouse.of(pipeline, loaded)
+    if view:
+        check_folder_name(view, "view")
+    gold = (warehouse.view(of, view) if view else warehouse.gold(of)).open()
     if gold is None:
-        raise GoldNotFound(_not_found(pipeline, table, loaded))
+        raise GoldNotFound(_not_found(pipeline, of, view, loaded))
     dates = " AND ".join(_dates(first, last)) or None
     found: ds.Dataset = dataset_of(gold, dates)
     for condition in _conditions(first, last, final_only):
@@ -115,15 +120,21 @@ def _check_columns(asked: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"gold has no column `{name}`.{hint} It has: {', '.join(known)}")
 
 
-def _not_found(pipeline: str, table: str, settings: Settings) -> str:
-    place = Places(settings.root, pipeline).gold(table)
-    missing = f"There is no gold table at {place}."
+def _not_found(pipeline: str, table: str, view: str, settings: Settings) -> str:
+    places = Places(settings.root, pipeline)
+    place = places.view(table, view) if view else places.gold(table)
+    missing = f"There is no {'view' if view else 'gold table'} at {place}."
     try:
-        known = tuple(find_pipeline(pipeline, settings).tables)
+        tables = find_pipeline(pipeline, settings).tables
     except TidemarkError as error:
         return f"{missing} {error}"
+    known = tuple(tables)
+    if view and table in tables:
+        table = f"{table}.{view}"
+        known = tuple(f"{name}.{one}" for name, of in tables.items() for one in of.views)
     if table in known:
         return f"{missing} {pipeline} has not run yet: `tidemark run {pipeline}` makes it."
     near = nearest(table, known)
     hint = f" Did you mean `{near}`?" if near else ""
-    return f"{missing}{hint} The tables of {pipeline}: {', '.join(known)}."
+    what = "views" if view else "tables"
+    return f"{missing}{hint} The {what} of {pipeline}: {', '.join(known) or 'none'}."

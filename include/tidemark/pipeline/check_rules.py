@@ -1,4 +1,4 @@
-"""What the checks of a table say together with its columns: names, types, arguments."""
+"""What the checks and views of a table say together with its columns: names, types, arguments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from tidemark.pipeline.checks import Gaps
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expectations import expectation_faults
-from tidemark.pipeline.expressions.kinds import Kind, kind_of_name
+from tidemark.pipeline.expressions.kinds import BINARY, NESTED, Kind, kind_of_name
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_types
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
-from tidemark.pipeline.model import LOCAL_DATE, CalendarTable, table_kind
+from tidemark.pipeline.model import LOCAL_DATE, RANK, CalendarTable, WindowTable, table_kind
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, duration, section
@@ -37,11 +37,16 @@ _OF_GOLD = {
 def find_broken_checks(
     document: Document, path: KeyPath, table: Section, scope: Scope
 ) -> Iterator[Problem]:
-    """The problems of a table's checks; `scope` holds the names of its source."""
+    """The problems of a table's checks and views; `scope` holds the names of its source."""
     checks = table.get("checks")
-    if not isinstance(checks, list) or not checks:
+    views = section(table, "views")
+    if not isinstance(checks, list):
+        checks = []
+    if not checks and not views:
         return
     gold, kinds = _gold(table, scope)
+    for name in views:
+        yield from _view(document, (*path, "views", name), table, gold, kinds)
     for number, check in enumerate(checks):
         for kind in ("fail", "warn"):
             asked = check.get(kind) if isinstance(check, dict) else None
@@ -92,6 +97,34 @@ def _row(
         yield document.problem(
             path, fault.message, value=text, nearest=fault.nearest, offset=fault.offset
         )
+
+
+def _view(
+    document: Document, path: KeyPath, table: Section, gold: Scope, kinds: Mapping[str, Kind]
+) -> Iterator[Problem]:
+    """What a view says together with gold's columns."""
+    if table_kind(table) not in (WindowTable, CalendarTable):
+        message = "is for tables over windows of a fixed length or of a calendar"
+        yield document.problem(path, message, value=str(path[-1]), at_key=True)
+        return
+    view = section(section(table, "views"), str(path[-1]))
+    having, top = view.get("having"), section(view, "top")
+    if isinstance(having, str) and having:
+        yield from _row(document, (*path, "having"), having, gold, kinds)
+    if top and (taken := gold.get(RANK)):
+        message = f"numbers its rows in a column `{RANK}`, which the table has: `{taken.name}`"
+        yield document.problem((*path, "top"), message, at_key=True)
+    by = top.get("by")
+    if not isinstance(by, str):
+        return
+    known = known_name(by, gold)
+    if known is None:
+        near = nearest(by, [one.name for one in gold.values()])
+        message = "is no column of gold: a measure, a key, `rows` …"
+        yield document.problem((*path, "top", "by"), message, value=by, nearest=near)
+    elif kinds[known.name] in (NESTED, BINARY):
+        message = f"is {kinds[known.name]}: nobody could say which value comes first"
+        yield document.problem((*path, "top", "by"), message, value=by)
 
 
 def _expectation(

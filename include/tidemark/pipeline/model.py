@@ -69,6 +69,11 @@ def _lookup_name(name: str) -> str:
     return name
 
 
+def _view_name(name: str) -> str:
+    names.check_folder_name(name, "view")
+    return name
+
+
 def _rule_name(name: str) -> str:
     if names.find_control_character(name) or name != name.strip():
         raise ValueError("cannot name a rule: it is printed, on one line and without blanks around")
@@ -131,6 +136,7 @@ KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 LookupName = Annotated[str, AfterValidator(_lookup_name)]
+ViewName = Annotated[str, AfterValidator(_view_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 _FieldPath = Annotated[
@@ -741,6 +747,39 @@ class Window(_Model):
 COUNTED = "where "
 
 
+# What a view's rows have beside gold's columns, where it has `top`.
+RANK = "rank"
+
+
+class Top(_Model):
+    """The first rows of each window, in the order of a column; the keys decide between equals."""
+
+    n: int = Field(ge=1, le=2**31 - 1, description="How many rows of each window")
+    by: ColumnName = Field(description="A column of gold: a measure, `rows`, a key")
+    order: Literal["descending", "ascending"] = Field(
+        default="descending", description="Which values come first; null comes last in either"
+    )
+
+
+class View(_Model):
+    """Those rows of a table's gold that a report shows, in a Delta table of their own."""
+
+    description: str | None = Field(default=None, description="Becomes the view's comment")
+    having: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Which rows of gold: `flights >= 10`; a row for which it is null is none",
+    )
+    top: Top | None = Field(
+        default=None, description="How many of these rows of each window; they get a `rank`"
+    )
+
+    @model_validator(mode="after")
+    def _leaves_something_out(self) -> Self:
+        if self.having is None and self.top is None:
+            raise ValueError("says `having`, `top` or both: else it is gold")
+        return self
+
+
 class Table(_Model, ABC):
     """What the tables of a pipeline have in common, whichever operator makes their rows."""
 
@@ -776,6 +815,10 @@ class Table(_Model, ABC):
     )
     checks: Annotated[tuple[Check, ...], Field(strict=False)] = Field(
         default=(), description="What each changed row has to fulfil before a run is published"
+    )
+    views: dict[ViewName, View] = Field(
+        default_factory=dict,
+        description="Rows of gold that a report shows, each view in a Delta table of its own",
     )
     renamed_from: dict[ColumnName, ColumnName] = Field(
         default_factory=dict,
@@ -1425,7 +1468,7 @@ class Pipeline(_Model):
         return content
 
     def without_checks(self) -> Pipeline:
-        """The pipeline without its checks: all that queries and tables follow from."""
+        """The pipeline without its checks and views: all that queries and tables follow from."""
         source = self.source.model_copy(update={"checks": ()})
         return self.model_copy(update={"source": source, "tables": self._with_checks({})})
 
@@ -1442,14 +1485,14 @@ class Pipeline(_Model):
         return Partner(source=source, watermark=self.watermark)
 
     def with_checks_of(self, other: Pipeline) -> Pipeline:
-        """The pipeline with the checks that another content of its file has."""
+        """The pipeline with the checks that another content of its file has, and without views."""
         source = self.source.model_copy(update={"checks": other.source.checks})
         checks = {name: table.checks for name, table in other.tables.items()}
         return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})
 
     def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, Table]:
         return {
-            name: table.model_copy(update={"checks": checks.get(name, ())})
+            name: table.model_copy(update={"checks": checks.get(name, ()), "views": {}})
             for name, table in self.tables.items()
         }
 

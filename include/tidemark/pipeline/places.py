@@ -90,6 +90,10 @@ class Places:
         """The Delta table that people read."""
         return f"{self.folder}/{table}/gold"
 
+    def view(self, table: str, name: str) -> str:
+        """The Delta table of a view of a table's gold."""
+        return f"{self.folder}/{table}/views/{name}"
+
     def result(self, run_id: str, try_number: int | None = None) -> str:
         """The result file of a run, and of one try of it where the scheduler counts tries."""
         suffix = f"--try{try_number}" if try_number is not None else ""

@@ -58,6 +58,10 @@ class Warehouse:
         """What people read of a table."""
         return self.table_at(self.places.gold(table))
 
+    def view(self, table: str, name: str) -> TablePlace:
+        """A view of a table's gold."""
+        return self.table_at(self.places.view(table, name))
+
     def clock(self, table: str, generation: int, side: str) -> TablePlace:
         """The clock rows of one side of a join."""
         return self.table_at(self.places.clock(table, generation, side))

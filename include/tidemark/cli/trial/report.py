@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tidemark.cli.console import ReportTable, report_table, shortened
 from tidemark.ledger.report import read_ledger
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import RANK, Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.sources.kinds import row_origin
 from tidemark.sources.source import ordering
@@ -29,6 +29,10 @@ def print_trial(pipeline: Pipeline, places: Places, console: Console) -> None:
         columns = ["window_start", *table.keys, *table.columns_told, "status"]
         title = name if table.where is None else f"{name}, where {table.where}"
         _print_rows(console, title, places.gold(name), columns, ["window_start", *table.keys])
+        for of, view in table.views.items():
+            ranked = [RANK] if view.top else []
+            order = ["window_start", *(ranked or table.keys)]
+            _print_rows(console, f"{name}.{of}", places.view(name, of), [*columns, *ranked], order)
     _print_rejects(console, pipeline, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if report is not None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
+from tidemark.gold.views import write_views
 from tidemark.operators.repaired import Recomputed
 from tidemark.pipeline.instants import instant_of
 from tidemark.quality.validate import Judged, check_none_failed
@@ -41,7 +42,7 @@ class Recomputation(ABC, Generic[Request, Result]):
     1. `begin`, without the pipeline's lease;
     2. `compare`: what gold would be, and what its checks say of that; a dry run ends here;
     3. record the verdicts, and stop where one keeps it back;
-    4. `apply`: append, account, and one commit of gold.
+    4. `apply`: append, account, and one commit of gold, which the views follow.
     """
 
     # What started the run, as `ops/runs` and gold's commits have it.
@@ -122,6 +123,7 @@ class Recomputation(ABC, Generic[Request, Result]):
             with self.progress.stage("publish"):
                 note = publish_note(run.run_id, self.started, self.trigger)
                 self.published = self.apply(recomputed, note)
+                write_views(run.pipeline, run.warehouse)
             self.settle()
 
     def told(self, error: RunError | None) -> dict[str, Any]:

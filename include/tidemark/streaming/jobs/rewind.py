@@ -19,6 +19,7 @@ from tidemark.errors import RewindRefused, TidemarkError
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.published import publish_note
+from tidemark.gold.views import write_views
 from tidemark.operators.repaired import MIGRATION
 from tidemark.recompute.rewind.apply import keep_backup, left_to_begin, prove, take_back
 from tidemark.recompute.rewind.change import PipelineChange, read_change
@@ -147,6 +148,7 @@ def _work(
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
                 _begin_generation(spark, rewinding, table, change.planned_at, done)
+        write_views(run.pipeline, run.warehouse)
         done.changed = dict(changed_by_rewind(change, run.pipeline, run.warehouse))
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)

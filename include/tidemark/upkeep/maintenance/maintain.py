@@ -151,10 +151,12 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
     tables, reading = Warehouse.of(pipeline.name, settings), readers(pipeline, settings)
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
     yield MaintainedTable("rejects", tables.rejects, reading[tables.rejects.uri])
-    for name in pipeline.tables:
+    for name, table in pipeline.tables.items():
         changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])
         yield MaintainedTable(f"{name}/gold", tables.gold(name))
+        for view in table.views:
+            yield MaintainedTable(f"{name}/views/{view}", tables.view(name, view))
 
 
 def _plan_ops(
