@@ -58,7 +58,10 @@ REFUSED = {
         ".since: `2026-07-01T00:03:00Z`: is no begin of a window: they begin every 5 minutes, from "
         "1970 on.",
     ],
-    "{since: 2026-07-01}": [".every: is missing."],
+    "{since: 2026-07-01T00:03:00Z}": [
+        ".since: `2026-07-01T00:03:00Z`: is no begin of a window: they begin every 5 minutes, from "
+        "1970 on."
+    ],
     "{every: 5 minutes, sinse: 2026-07-01}": [
         ".sinse: is not a known key; allowed: every, since, by. Did you mean `since`?"
     ],
@@ -76,11 +79,25 @@ def test_what_gaps_cannot_be_is_refused_with_its_place(told: Told, asked: str) -
     assert [one.removeprefix(place) for one in found] == REFUSED[asked]
 
 
-def test_tables_without_windows_of_a_fixed_length_have_no_gaps(problems: Problems) -> None:
+def test_tables_over_no_windows_have_no_gaps(problems: Problems) -> None:
     checks = with_checks("warn: {gaps: {every: 5 minutes, by: [page]}}")
     (found,) = problems(SESSION, text=checks)
     assert found.field == "tables.page_10m.checks.0.warn.gaps"
     assert found.message == (
-        "is for tables over windows of a fixed length: it is known when these should be"
+        "is for tables over windows of a fixed length or of a calendar: it is known when these "
+        "should be"
     )
     assert GOOD.count(SESSION[0]) == 1
+
+
+def test_of_a_calendar_each_window_is_asked_for(load: Load, problems: Problems) -> None:
+    days = (SESSION[0], "window: {calendar: week, zone: Europe/Vienna}")
+    text = with_checks("warn: {gaps: {since: 2026-07-01, by: [page]}}").replace(*days)
+    (check,) = load(text).tables["page_10m"].checks
+    assert check.asked == Gaps(since=datetime(2026, 7, 1, tzinfo=UTC), by=("page",))
+    found = problems(days, text=with_checks("warn: {gaps: {every: 7 days, by: [pages]}}"))
+    place = "tables.page_10m.checks.0.warn.gaps"
+    assert [one.text.removeprefix(place) for one in found] == [
+        ".every: is for windows of a fixed length; of a calendar each window is asked for.",
+        ".by.0: `pages`: is no key of the table; keys: page, slow. Did you mean `page`?",
+    ]

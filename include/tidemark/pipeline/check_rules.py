@@ -145,17 +145,27 @@ def _expectation(
 
 def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> Iterator[Problem]:
     """What gaps say together with the table's windows and keys."""
-    window, keys = section(table, "window"), list(table.get("group_by") or ())
-    if "fold" in table or not {*window} <= {"length", "slide", "offset"}:
-        message = "is for tables over windows of a fixed length: it is known when these should be"
+    window = section(table, "window")
+    calendar = table_kind(table) is CalendarTable
+    if "fold" in table or not (calendar or {*window} <= {"length", "slide", "offset"}):
+        message = (
+            "is for tables over windows of a fixed length or of a calendar: it is known when these "
+            "should be"
+        )
         yield document.problem(path, message, at_key=True)
+        return
+    if calendar and "every" in asked:
+        message = "is for windows of a fixed length; of a calendar each window is asked for"
+        yield document.problem((*path, "every"), message, at_key=True)
+    yield from _gaps_by(document, path, table, asked)
+    if calendar:
         return
     slide = duration(window, "slide") or duration(window, "length")
     offset = duration(window, "offset") or timedelta(0)
     every, since = duration(asked, "every"), None
     # A value that is none is told already.
     with suppress(ValidationError):
-        since = Gaps.model_validate({"every": "1 day", "since": asked.get("since")}).since
+        since = Gaps.model_validate({"since": asked.get("since")}).since
     if slide and every and every % slide:
         message = f"is no multiple of {duration_text(slide)}, in which the table's windows begin"
         yield document.problem((*path, "every"), message, value=str(asked["every"]))
@@ -165,7 +175,12 @@ def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> 
             f"is no begin of a window: they begin every {duration_text(slide)}, from {begin} on"
         )
         yield document.problem((*path, "since"), message, value=f"{since:%Y-%m-%dT%H:%M:%SZ}")
-    by = asked.get("by")
+
+
+def _gaps_by(
+    document: Document, path: KeyPath, table: Section, asked: Section
+) -> Iterator[Problem]:
+    by, keys = asked.get("by"), list(table.get("group_by") or ())
     named = [name for name in by if isinstance(name, str)] if isinstance(by, list) else []
     for number, name in enumerate(named):
         if name not in keys:

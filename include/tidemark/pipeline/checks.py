@@ -42,8 +42,10 @@ _Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=
 class Gaps(_CheckModel):
     """In which closed stretches of time gold has no row."""
 
-    every: PositiveDuration = Field(
-        description="How long a stretch is: the windows' slide, or a multiple"
+    every: PositiveDuration | None = Field(
+        default=None,
+        description="How long a stretch is: the windows' slide, or a multiple; without it each "
+        "window is one",
     )
     since: _Instant | None = Field(
         default=None,

@@ -71,7 +71,8 @@ def check_name(check: Check) -> str:
     if isinstance(asked, Gaps):
         since = f" since {asked.since:%Y-%m-%dT%H:%M:%SZ}" if asked.since else ""
         by = f" by {', '.join(asked.by)}" if asked.by else ""
-        return f"gaps every {duration_text(asked.every)}{since}{by}{where}"
+        every = f" every {duration_text(asked.every)}" if asked.every else ""
+        return f"gaps{every}{since}{by}{where}"
     ((name, arguments),) = asked.items()
     arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     return f"{name}({arguments_text}){where}"
