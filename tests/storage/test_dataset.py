@@ -1,17 +1,21 @@
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Transaction, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.notes import RecomputedNote
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.written_files import add_files, write_parquet
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -64,3 +68,67 @@ def test_rows_of_files_without_a_column_are_found_by_its_being_null(
     assert known.count_rows(filter=ds.field("later") == 2) == 2 * sum(
         has and value == 2 for has, value in files
     )
+
+
+def test_rows_of_files_whose_texts_the_log_does_not_tell_are_found_by_them(tmp_path: Path) -> None:
+    """So of each batch of more than some thousand rows, and of all of bronze once it is widened."""
+    place, at = TablePlace(str(tmp_path), {}), datetime(2026, 7, 1, 12, 0, 0, 1, UTC)
+    at_type = pa.timestamp("us", "UTC")
+    for number, part in enumerate(("x", "z", None)):
+        rows = pa.table(
+            {
+                "part": pa.array([part] * 3, pa.string()),
+                "text": ["a", "b", None],
+                "n": [number, None, number + 1],
+                "at": pa.array([at, at, None], at_type),
+            }
+        )
+        if number == 0:
+            write_deltalake(tmp_path, rows, partition_by=["part"])
+            continue
+        table = place.existing()
+        files = write_parquet(rows, place, f"{number}", rows.schema, ["part"])
+        note = RecomputedNote(cause="late", run="run")
+        add_files(table, files, "the rows", Transaction("query", number), note)
+    known = dataset_of(place.existing())
+    for asked, found in (
+        (ds.field("text") == "a", 3),
+        (ds.field("text").isin(["a", "b"]), 6),
+        ((ds.field("text") >= "a") & (ds.field("text") <= "a"), 3),
+        (ds.field("text").is_null(), 3),
+        (ds.field("part").is_null(), 3),
+        ((ds.field("part") == "z") & (ds.field("text") == "b"), 1),
+        (ds.field("n") == 2, 2),
+        (ds.field("at") == pa.scalar(at, at_type), 6),
+    ):
+        assert known.count_rows(filter=asked) == found, asked
+    with duckdb_in_utc() as connection:
+        connection.register("known", known)
+        sql = "SELECT count(*) FROM known WHERE text = 'a'"
+        assert connection.execute(sql).fetchall() == [(3,)]
+    # Numbers and times pass files over as before.
+    assert [one.path for one in known.get_fragments(filter=ds.field("n") == 3)] == [
+        one.path for one in known.get_fragments(filter=ds.field("part").is_null())
+    ]
+    assert not [
+        *known.get_fragments(filter=ds.field("at") > pa.scalar(at.replace(minute=1), at_type))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.decimal128(38, 0), ["12345678901234567890", "12345678901234567891"]),
+        (pa.decimal128(18, 3), ["999999999999999.999"]),
+        (pa.decimal128(38, 2), ["0.10", "999999999999999999999999999999999999.99"]),
+    ],
+)
+def test_rows_are_found_by_decimals_of_any_length(
+    tmp_path: Path, kind: pa.DataType, values: list[str]
+) -> None:
+    decimals = [Decimal(value) for value in values]
+    write_deltalake(tmp_path, pa.table({"d": pa.array(decimals, kind)}))
+    known = dataset_of(DeltaTable(tmp_path))
+    assert [known.count_rows(filter=ds.field("d") == pa.scalar(one, kind)) for one in decimals] == [
+        1 for _ in decimals
+    ]

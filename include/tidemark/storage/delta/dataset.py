@@ -5,27 +5,31 @@ interpreter ends has to wait for the interpreter, and aborts the process instead
 that read a table and ended, and none of 100 by Arrow's own file system. So local tables are read by
 that. On object storage the one of delta-rs stays, which alone knows the table's options.
 
-Of a file without a column that other files have, delta-rs (1.6.6) tells Arrow `column >= null`,
-from which Arrow concludes that no row of it is null: a filter for null, DuckDB's too, passes all of
-them over. So Arrow is told no more of such a file than its partition.
+A filter passes files over by their statistics, DuckDB's too, and delta-rs (1.6.6) tells Arrow some
+that are not so. A bound that the log does not have it tells as `column >= null`, which no value
+fulfils: of a column that the file does not have, of text in files that a job wrote
+(`written_files.py`). Of decimals of more than 15 digits it writes bounds that are rounded. So Arrow
+is told no more of such a file than its partition, whole numbers and times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 
-# In Arrow's text of an expression.
-_NULL_BOUND = ">= null["
+# The log tells times in milliseconds.
+_TOLD_TIME = timedelta(milliseconds=1)
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Dataset:
@@ -35,32 +39,72 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
     known = read(
         file_pruning_predicate=file_pruning_predicate, filesystem=_own_files(table.table_uri)
     )
-    if not (isinstance(known, ds.FileSystemDataset) and _has_files_without_a_column(table)):
+    files = pa.table(table.get_add_actions(flatten=True))
+    wrong = _told_wrongly(files, known.schema)
+    if not (isinstance(known, ds.FileSystemDataset) and pc.any(wrong).as_py()):
         return known
+    good = {*files.filter(pc.invert(wrong)).column("path").to_pylist()}
+    bounds = {file["path"]: file for file in _of_numbers_and_times(files.filter(wrong), known)}
     columns = table.metadata().partition_columns
-    fragments = [_told_less(fragment, columns) for fragment in known.get_fragments()]
+    fragments = [
+        one
+        if one.path in good
+        else _told_less(one, columns, bounds.get(one.path, {}), known.schema)
+        for one in known.get_fragments()
+    ]
     return ds.FileSystemDataset(fragments, known.schema, known.format, known.filesystem)
 
 
-def _has_files_without_a_column(table: DeltaTable) -> bool:
-    """Some at least, of those with statistics of their columns."""
-    files = pa.table(table.get_add_actions(flatten=True))
-    counts = (name for name in files.column_names if name.startswith("null_count."))
-    return any(files.column(name).null_count > 0 for name in counts)
+def _told_wrongly(files: pa.Table, schema: pa.Schema) -> Any:
+    """Of which files delta-rs tells Arrow what is not so, as an array."""
+    found: list[Any] = [pa.array([False] * files.num_rows, pa.bool_())]
+    for name in (name for name in files.column_names if name.startswith("null_count.")):
+        column = name.removeprefix("null_count.")
+        ends: list[Any] = [
+            files[end] for end in (f"min.{column}", f"max.{column}") if end in files.column_names
+        ]
+        wrong: Any = pc.less(files[name], files["num_records"])
+        if len(ends) == 2:
+            wrong = pc.and_(wrong, pc.or_(*map(pc.is_null, ends)))
+        # Null where the file does not have the column.
+        found.append(pc.fill_null(wrong, True))
+        if ends and column in schema.names and pa.types.is_decimal(schema.field(column).type):
+            found.append(pc.is_valid(ends[0]))
+    return reduce(pc.or_, found)
 
 
-def _told_less(fragment: Any, columns: Sequence[str]) -> Any:
-    if _NULL_BOUND not in str(fragment.partition_expression):
-        return fragment
+def _of_numbers_and_times(files: pa.Table, known: ds.Dataset) -> Iterator[dict[str, Any]]:
+    """The bounds of files, as the log has them, and their paths."""
+    kinds = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
+    named = [one.name for one in known.schema if any(is_a(one.type) for is_a in kinds)]
+    asked = ["path", *(f"{end}.{name}" for name in named for end in ("min", "max"))]
+    return iter(files.select([one for one in asked if one in files.column_names]).to_pylist())
+
+
+def _told_less(
+    fragment: Any, columns: Sequence[str], bounds: Mapping[str, Any], schema: pa.Schema
+) -> Any:
     known = ds.get_partition_keys(fragment.partition_expression)
-    parts = (
+    parts = [
         ds.field(name).is_null() if known[name] is None else ds.field(name) == known[name]
         for name in columns
         if name in known
-    )
-    condition = reduce(and_, parts, ds.scalar(True))
+    ]
+    for told, value in bounds.items():
+        end, _, name = told.partition(".")
+        if value is None or end not in ("min", "max"):
+            continue
+        kind, column = schema.field(name).type, ds.field(name)
+        of_time = pa.types.is_timestamp(kind)
+        if end == "min":
+            within = column >= pa.scalar(value - _TOLD_TIME if of_time else value, kind)
+        else:
+            within = column <= pa.scalar(value + _TOLD_TIME if of_time else value, kind)
+        parts.append(or_(within, column.is_null()))
     return fragment.format.make_fragment(
-        fragment.path, filesystem=fragment.filesystem, partition_expression=condition
+        fragment.path,
+        filesystem=fragment.filesystem,
+        partition_expression=reduce(and_, parts, ds.scalar(True)),
     )
 
 
