@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import nan
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -132,3 +135,31 @@ def test_rows_are_found_by_decimals_of_any_length(
     assert [known.count_rows(filter=ds.field("d") == pa.scalar(one, kind)) for one in decimals] == [
         1 for _ in decimals
     ]
+
+
+def test_nan_is_within_no_bounds(tmp_path: Path) -> None:
+    """As DuckDB and Spark have it, it is greater than all numbers."""
+    numbers = [1.0, nan, 1.0, 5.0]
+    write_deltalake(tmp_path, pa.table({"x": numbers}))
+    known = dataset_of(DeltaTable(tmp_path))
+    with duckdb_in_utc() as connection:
+        connection.register("known", known)
+        for condition, count in (("x <= 5", 3), ("x > 5", 1), ("x >= 1", 4), ("x = 1", 2)):
+            sql = f"SELECT count(*) FROM known WHERE {condition}"
+            assert connection.execute(sql).fetchall() == [(count,)], condition
+
+
+def test_rows_with_times_are_found_whatever_delta_tells_of_their_bounds(tmp_path: Path) -> None:
+    random, first = Random(1), datetime(1, 1, 1, tzinfo=UTC)
+    micros = [random.randrange(9_998 * 365 * 86_400 * 10**6) for _ in range(200)]
+    micros += [2025 * 365 * 86_400 * 10**6 + random.randrange(10**6) for _ in range(100)]
+    values = [first + timedelta(microseconds=one) for one in micros]
+    _each_is_found(tmp_path, pa.array(values, pa.timestamp("us", "UTC")))
+
+
+def _each_is_found(place: Path, values: pa.Array[Any]) -> None:
+    for start in range(0, len(values), 7):
+        write_deltalake(place, pa.table({"v": values.slice(start, 7)}), mode="append")
+    known = dataset_of(DeltaTable(place))
+    lost = [one for one in values if not known.count_rows(filter=ds.field("v") == one)]
+    assert not lost

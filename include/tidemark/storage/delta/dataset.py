@@ -8,14 +8,15 @@ that. On object storage the one of delta-rs stays, which alone knows the table's
 A filter passes files over by their statistics, DuckDB's too, and delta-rs (1.6.6) tells Arrow some
 that are not so. A bound that the log does not have it tells as `column >= null`, which no value
 fulfils: of a column that the file does not have, of text in files that a job wrote
-(`written_files.py`). Of decimals of more than 15 digits it writes bounds that are rounded. So Arrow
-is told no more of such a file than its partition, whole numbers and times.
+(`written_files.py`). Bounds of floating numbers leave NaN out, which Arrow then finds within them;
+those of decimals of more than 15 digits, and of times that nanoseconds do not reach, are rounded.
+So Arrow is told no more of such a file than its partition, whole numbers, dates and times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import and_, or_
 from typing import Any
@@ -30,6 +31,7 @@ from tidemark.pipeline.settings.storage_options import is_local, local_path
 
 # The log tells times in milliseconds.
 _TOLD_TIME = timedelta(milliseconds=1)
+_IN_NANOSECONDS = (datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC))
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Dataset:
@@ -68,9 +70,19 @@ def _told_wrongly(files: pa.Table, schema: pa.Schema) -> Any:
             wrong = pc.and_(wrong, pc.or_(*map(pc.is_null, ends)))
         # Null where the file does not have the column.
         found.append(pc.fill_null(wrong, True))
-        if ends and column in schema.names and pa.types.is_decimal(schema.field(column).type):
+        # Within a struct there may be any.
+        kind = schema.field(column).type if column in schema.names else pa.float64()
+        if ends and (pa.types.is_decimal(kind) or pa.types.is_floating(kind)):
             found.append(pc.is_valid(ends[0]))
+        elif pa.types.is_timestamp(kind):
+            found += [pc.fill_null(_is_far(end), False) for end in ends]
     return reduce(pc.or_, found)
+
+
+def _is_far(times: Any) -> Any:
+    """Cannot a time be told in nanoseconds of 64 bits?"""
+    first, last = (pa.scalar(one, times.type) for one in _IN_NANOSECONDS)
+    return pc.or_(pc.less(times, first), pc.greater_equal(times, last))
 
 
 def _of_numbers_and_times(files: pa.Table, known: ds.Dataset) -> Iterator[dict[str, Any]]:
