@@ -8,13 +8,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.kit.late_model import EPOCH
+from tests.kit.running import Place, clicks
 from tests.kit.windows import Row, at, window
 from tests.quality.held import TABLE, Held, verdict_of
+from tidemark.gold.plan import PublishPlan
+from tidemark.operators.kinds import operator_of
 from tidemark.quality import gaps
+from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.verdicts import CheckVerdict
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 MINUTE = timedelta(minutes=1)
 TEN = 10 * MINUTE
@@ -225,3 +231,22 @@ def test_random_tables_have_the_gaps_that_plain_python_finds(number: int, tmp_pa
             assert not missing or found[0].observed.endswith(", ".join(missing[:10]) + more)
         if draw.random() < 0.7:
             held.publish(result)
+
+
+def test_a_since_for_which_a_zone_has_no_date_breaks_the_check_and_not_the_run(
+    tmp_path: Path,
+) -> None:
+    table = {
+        "window": {"calendar": "day", "zone": "America/New_York"},
+        "checks": [{"warn": {"gaps": {"since": "0001-01-01T00:00:00Z"}}}],
+        "measures": {"events": "count(*)"},
+    }
+    pipeline = Place(tmp_path, clicks(tables={"days": table})).pipeline
+    plan = PublishPlan(1, 0, 1, {}, {}, 0, 1_000, 1)
+    schema = pa.schema({"window_start": pa.timestamp("us", "UTC")})
+    with duckdb_in_utc() as connection:
+        connection.execute("CREATE TEMP TABLE written (window_start TIMESTAMPTZ, _gone BOOLEAN)")
+        rows = PlannedRows("days", operator_of(pipeline, "days"), plan, schema, connection)
+        (found,) = gaps.judge_gaps(rows)
+    assert (found.passed, found.unexpected) == (False, None)
+    assert found.observed.startswith("nobody can tell")
