@@ -19,13 +19,14 @@ from tests.end_to_end.generations import (
     table,
 )
 from tests.kit.killed import killed
-from tests.kit.rewinding import rewound
+from tests.kit.rewinding import rewind_warm
 from tests.kit.running import Place, query, run_warm, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import backfill, event
 from tidemark import read
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.unfinished_rewind import unfinished_rewind
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.upkeep.maintenance.maintain import plan_maintenance
 
@@ -36,6 +37,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     "busiest": {"having": "key is not null", "top": {"n": 1, "by": "amount"}},
     "large": {"having": "amount > 20"},
 }
+BROKEN = {"having": "amount * 9223372036854775807 > 20"}
 SAME = {
     "busiest": """SELECT *, 1 AS rank FROM gold WHERE key IS NOT NULL QUALIFY
         row_number() OVER (PARTITION BY window_start ORDER BY amount DESC NULLS LAST, key) = 1""",
@@ -92,7 +94,7 @@ def test_views_follow_gold_through_runs_killed_held_and_without_spark(
     more = replace(place, content={**place.content, "tables": table("update", views=views)})
     assert published(more, "more").error is None
     check(more)
-    broken = {**views, "large": {"having": "amount * 9223372036854775807 > 20"}}
+    broken = {**views, "large": BROKEN}
     other = replace(place, content={**place.content, "tables": table("update", views=broken)})
     result = published(other, "broken")
     assert result.error is not None
@@ -110,7 +112,9 @@ def test_views_follow_backfills_migrations_rewinds_and_the_way_back(
     place = begun
     place.land("late.json", [event(10, 24, "c", 90)])
     succeed(spark, place, "run-4")
-    backfill(spark, place, at(10), at(10, 50))
+    # Another table of the file may have no gold yet.
+    tables = {**table("update", views=VIEWS), "another": {**WINDOW, "views": VIEWS}}
+    backfill(spark, replace(place, content={**place.content, "tables": tables}), at(10), at(10, 50))
     check(place)
     more = changed(place, views=VIEWS, measures={**WINDOW["measures"], "most": "max(amount)"})
     migrated(spark, more)
@@ -121,7 +125,13 @@ def test_views_follow_backfills_migrations_rewinds_and_the_way_back(
     check(place)
     planned = plan_maintenance(place.pipeline, place.settings, datetime.now(UTC))
     assert {f"per_10m/views/{name}" for name in VIEWS} < {plan.name for plan in planned}
-    rewound(spark, place, "run-3")
+    broken = changed(place, views={**VIEWS, "large": BROKEN})
+    result = rewind_warm(spark, broken, "run-3")
+    assert result.error is not None
+    assert result.error.type == "ViewBroken"
+    # It is finished all the same, and the next run writes the view.
+    assert unfinished_rewind(place.run("next").warehouse) is None
+    succeed(spark, place, "next")
     check(place)
     goes_on(spark, place)
     check(place)

@@ -11,8 +11,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -25,6 +26,7 @@ from tidemark.errors import StorageUnavailable, ViewBroken
 from tidemark.gold.views import write_view
 from tidemark.pipeline.model import View
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.result_file import RunError
 
 KILLS = [("view", when) for when in ("before", "after")]
 MEASURES = {"total": T.LongType(), "share": T.DoubleType()}
@@ -127,8 +129,12 @@ def without_a_log_entry(windows: Windows, chance: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_view_is_its_rows_of_gold_after_each_change_of_it(tmp_path: Path, seed: int) -> None:
+def test_a_view_is_its_rows_of_gold_after_each_change_of_it(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance, windows = Random(seed), windows_at(tmp_path)
+    # So many rows of gold are looked at together.
+    monkeypatch.setattr("tidemark.gold.views._AT_ONCE", chance.choice((1, 8, 500_000)))
     views = [Shown(windows, name) for name in VIEWS]
     for step in range(8):
         windows.change(*some_windows(chance, chance.randint(1, 12)), batch=step)
@@ -268,6 +274,17 @@ def test_a_view_killed_around_its_commit_is_written_by_the_next_try(
     shown.check()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_view_killed_around_its_making_is_written_by_the_next_try(
+    shown: Shown, when: Literal["before", "after"]
+) -> None:
+    shutil.rmtree(shown.place.uri)
+    with killed(when, "table made"), pytest.raises(BaseException, match="table made"):
+        shown.write()
+    shown.write()
+    shown.check()
+
+
 def test_a_commit_that_comes_first_is_an_error_and_the_view_is_as_it_was(shown: Shown) -> None:
     shown.windows.change(window(at(8), key="c", total=9))
     shown.windows.publish_at(at(0))
@@ -284,12 +301,43 @@ def test_a_commit_that_comes_first_is_an_error_and_the_view_is_as_it_was(shown: 
     shown.check()
 
 
-@pytest.mark.parametrize("having", ["total * 9223372036854775807 > 1", "gone > 1"])
-def test_a_condition_that_cannot_be_told_leaves_the_view_as_it_was(
-    shown: Shown, having: str
+BROKEN = (
+    {"having": "total * 9223372036854775807 > 1"},
+    {"having": "gone > 1"},
+    {"having": "total"},
+    {"top": {"n": 1, "by": "gone"}},
+)
+
+
+@pytest.mark.parametrize("said", BROKEN, ids=str)
+def test_a_definition_that_cannot_be_told_leaves_the_view_as_it_was(
+    shown: Shown, said: dict[str, Any]
 ) -> None:
     version = shown.table.version()
-    shown.view = View.model_validate({"having": having})
+    shown.view = View.model_validate(said)
     with pytest.raises(ViewBroken, match="the view is as it was"):
         shown.write()
     assert shown.table.version() == version
+    shown.place = TablePlace(f"{shown.place.uri}_anew")
+    with pytest.raises(ViewBroken, match="the view is as it was"):
+        shown.write()
+    # An empty one would be read as one that shows nothing.
+    assert shown.place.open() is None
+
+
+def test_a_gold_without_rows_has_a_view_without_rows_and_no_gold_has_none(tmp_path: Path) -> None:
+    view = Shown(windows_at(tmp_path), "first")
+    view.write()
+    view.check()
+    shutil.rmtree(view.place.uri)
+    shutil.rmtree(view.windows.gold_uri)
+    view.write()
+    assert view.place.open() is None
+
+
+def test_a_lost_file_of_gold_is_damage_and_no_fault_of_the_definition(shown: Shown) -> None:
+    shutil.rmtree(shown.place.uri)
+    Path(shown.windows.gold_table().file_uris()[0]).unlink()
+    with pytest.raises(duckdb.Error) as raised:
+        shown.write()
+    assert RunError.of(raised.value).type == "DataDamaged"

@@ -45,6 +45,8 @@ def test_a_view_is_of_the_model_and_no_part_of_what_queries_follow_from(load: Lo
 
 def test_a_view_has_the_name_of_a_folder(problems: Problems) -> None:
     assert len(problems(text=with_view("{having: clicks > 3}", name="Best-Of"))) == 1
+    # No folder of the platform lies beside it.
+    assert problems(text=with_view("{having: clicks > 3}", name="ops")) == ()
 
 
 def test_a_table_with_a_column_rank_has_no_view_with_top(problems: Problems) -> None:

@@ -59,7 +59,7 @@ def publish_tables(
     }
     note_needed(pipeline, warehouse)
     drop_expired_dates(pipeline, warehouse)
-    write_views(pipeline, warehouse)
+    write_views(pipeline.tables, warehouse)
     return published
 
 

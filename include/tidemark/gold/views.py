@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
 from typing import Any
@@ -31,8 +32,8 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable, ViewBroken
 from tidemark.gold.row_values import dates_predicate
-from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
-from tidemark.pipeline.model import RANK, Pipeline, Table, View
+from tidemark.pipeline.expressions.in_duckdb import Columns, columns_of, condition_in_duckdb
+from tidemark.pipeline.model import RANK, Table, View
 from tidemark.pipeline.names import folded
 from tidemark.storage.arrow_kinds import kinds_of
 from tidemark.storage.delta.appended import commit_actions, entry_mark
@@ -49,19 +50,22 @@ _DATE = "window_date"
 _GOLD, _MADE_OF, _WRITTEN = "tidemark/view/gold", "tidemark/view/made_of", "tidemark/view/written"
 # So many commits of gold that changed no row are looked at by each run; then the view notes them.
 _LOOKED_AT = 20
+# So many rows of gold are in memory at once, or those of one date.
+_AT_ONCE = 500_000
+_OF_FILES = ("partition.window_date", "num_records")
 _RANK_COMMENT = {"comment": "the row's place in its window, from 1 on"}
 _RANK = {"name": RANK, "type": "integer", "nullable": True, "metadata": _RANK_COMMENT}
 
 
-def write_views(pipeline: Pipeline, warehouse: Warehouse) -> None:
-    """Bring all views of a pipeline's tables to what their gold is now. Safe to repeat.
+def write_views(tables: Mapping[str, Table], warehouse: Warehouse) -> None:
+    """Bring all views of these tables to what their gold is now. Safe to repeat.
 
     Where one cannot be computed the others are written, then ViewBroken is raised. LeaseLost,
     before a commit, where another run has taken the lease over; StorageUnavailable where another
     commit came first.
     """
     broken: list[ViewBroken] = []
-    for name, table in pipeline.tables.items():
+    for name, table in tables.items():
         for of, view in table.views.items():
             try:
                 write_view(table, view, warehouse.gold(name), warehouse.view(name, of))
@@ -72,40 +76,44 @@ def write_views(pipeline: Pipeline, warehouse: Warehouse) -> None:
 
 
 def write_view(table: Table, view: View, gold_place: TablePlace, place: TablePlace) -> None:
-    """Bring one view to what gold is now, in one commit; none where it is that already."""
-    gold, known = gold_place.existing(), place.open()
+    """Bring one view to what gold is now, in one commit; none where it is that already, or where
+    there is no gold yet."""
+    gold, known = gold_place.open(), place.open()
+    if gold is None:
+        return
     columns = json.loads(gold.schema().to_json())
     columns["fields"] += [_RANK] if view.top else []
-    if known is None:
-        spec = TableSpec(json.dumps(columns), (_DATE,), view.description)
-        known = ensure_table(place, spec)
-    noted = known.transaction_version(_GOLD)
     made_of = partial(_made_of, view, columns, gold, gold_place)
-    dates, same = None, _types(columns) == _types(json.loads(known.schema().to_json()))
-    if noted is not None and same and made_of(noted) == known.transaction_version(_MADE_OF):
-        dates = _changed_dates(gold_place, noted, gold.version(), known, place)
-        if dates == set() and gold.version() - noted < _LOOKED_AT:
-            return
-    transactions = {
-        _GOLD: gold.version(),
-        _MADE_OF: made_of(gold.version()),
-        _WRITTEN: known.version() + 1,
-    }
+    dates = None
+    if known is not None and _types(columns) == _types(json.loads(known.schema().to_json())):
+        noted = known.transaction_version(_GOLD)
+        if noted is not None and made_of(noted) == known.transaction_version(_MADE_OF):
+            dates = _changed_dates(gold_place, noted, gold.version(), known, place)
+            if dates == set() and gold.version() - noted < _LOOKED_AT:
+                return
     with duckdb_in_utc() as connection:
         try:
             _select(connection, table, view, gold, dates)
-        except (duckdb.Error, ValueError) as error:
+        except ValueError as error:
             raise ViewBroken(
                 f"The rows of the view {place.uri} cannot be selected from version "
-                f"{gold.version()} of its table's gold: {error}. What was to be published is "
-                "published, and the view is as it was. Change its `having`, or name a measure "
-                "there that computes the same."
+                f"{gold.version()} of its table's gold: {error}. Gold is published, and the view "
+                "is as it was. Change its definition, or have a measure that computes the same, "
+                "and name that."
             ) from error
         schema = schema_of(gold)
         if view.top:
             schema = schema.append(pa.field(RANK, pa.int32(), metadata=_RANK_COMMENT))
         rows = connection.sql("FROM selected").to_arrow_reader().cast(schema)
         place.fence()
+        if known is None:
+            spec = TableSpec(json.dumps(columns), (_DATE,), view.description)
+            known = ensure_table(place, spec)
+        transactions = {
+            _GOLD: gold.version(),
+            _MADE_OF: made_of(gold.version()),
+            _WRITTEN: known.version() + 1,
+        }
         _commit(known, rows, dates, transactions)
 
 
@@ -157,30 +165,66 @@ def _select(
     gold: DeltaTable,
     dates: set[date] | None,
 ) -> None:
-    """The table `selected`: the view's rows of these dates, or of all. ValueError or duckdb.Error
-    where the condition cannot be told."""
-    predicate = "true" if dates is None else "false"
-    if dates:
-        predicate = dates_predicate(tuple(sorted(dates)))
-    connection.register("gold", dataset_of(gold, predicate if dates else None))
+    """The table `selected`: the view's rows of these dates, or of all. ValueError where the
+    definition cannot be told of them.
+
+    Of gold there is one part in memory at a time.
+    """
+    connection.register("gold", dataset_of(gold, dates_predicate(tuple(dates)) if dates else None))
+    selected = _selected(table, view, columns_of(kinds_of(schema_of(gold))))
     # As a table of its own: Arrow, to which DuckDB would hand the condition down, compares NaN
     # in another way.
-    connection.execute(f"CREATE TEMP TABLE of_dates AS FROM gold WHERE {predicate}")
-    columns = columns_of(kinds_of(schema_of(gold)))
+    part = "CREATE OR REPLACE TEMP TABLE part AS FROM gold WHERE "
+    connection.execute(part + "false")
+    _telling(connection, f"CREATE TEMP TABLE selected AS {selected}")
+    for days in _parts(gold, dates):
+        connection.execute(part + dates_predicate(days))
+        _telling(connection, f"INSERT INTO selected {selected}")
+
+
+def _parts(gold: DeltaTable, dates: set[date] | None) -> Iterator[tuple[date, ...]]:
+    """Those of these dates, or of all, that gold has, some at a time by their number of rows."""
+    rows = Counter[date]()
+    files = pa.table(gold.get_add_actions(flatten=True))
+    for file in files.select(
+        [name for name in _OF_FILES if name in files.column_names]
+    ).to_pylist():
+        day = date.fromisoformat(str(file["partition.window_date"]))
+        if dates is None or day in dates:
+            rows[day] += file.get("num_records") or _AT_ONCE
+    days, number = list[date](), 0
+    for day in sorted(rows):
+        if days and number + rows[day] > _AT_ONCE:
+            yield tuple(days)
+            days, number = [], 0
+        days.append(day)
+        number += rows[day]
+    if days:
+        yield tuple(days)
+
+
+def _selected(table: Table, view: View, columns: Columns) -> str:
+    """The query of the view's rows of one part. ValueError where gold's columns have none."""
     having = "true" if view.having is None else condition_in_duckdb(view.having, columns)
-    connection.execute(f"CREATE TEMP TABLE shown AS FROM of_dates WHERE {having}")
     if view.top is None:
-        connection.execute("ALTER TABLE shown RENAME TO selected")
-        return
-    by = f'"{columns[folded(view.top.by)][0]}" {"ASC" if view.top.order == "ascending" else "DESC"}'
-    order = ", ".join([f"{by} NULLS LAST", *(f'"{key}" NULLS FIRST' for key in table.keys)])
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE selected AS
-        SELECT *, row_number() OVER (PARTITION BY window_start ORDER BY {order})::INT AS {RANK}
-        FROM shown QUALIFY {RANK} <= {view.top.n}
-        """
-    )
+        return f"FROM part WHERE {having}"
+    by, _ = columns.get(folded(view.top.by), (None, None))
+    if by is None:
+        raise ValueError(f"`{view.top.by}` is no column of the table")
+    order = f'"{by}" {"ASC" if view.top.order == "ascending" else "DESC"} NULLS LAST'
+    ordered = ", ".join([order, *(f'"{key}" NULLS FIRST' for key in table.keys)])
+    return f"""
+        SELECT *, row_number() OVER (PARTITION BY window_start ORDER BY {ordered})::INT AS {RANK}
+        FROM part WHERE {having} QUALIFY {RANK} <= {view.top.n}
+    """
+
+
+def _telling(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """ValueError where an expression has no value for a row, or none for a type."""
+    try:
+        connection.execute(sql)
+    except (duckdb.DataError, duckdb.ProgrammingError) as error:
+        raise ValueError(str(error)) from error
 
 
 @commit_point(

@@ -10,6 +10,7 @@ TABLE_NAMES_IN_USE = (
     *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results", "rewinds"),
 )
 PIPELINE_NAMES_IN_USE = ("ops",)
+_IN_USE = {"table": TABLE_NAMES_IN_USE, "pipeline": PIPELINE_NAMES_IN_USE}
 # A pipeline's backfill Dag has its name with this at the end.
 BACKFILL_SUFFIX = "__backfill"
 # … its maintenance Dag with this …
@@ -67,14 +68,13 @@ def same_column(one: str, other: str) -> bool:
 
 
 def check_folder_name(name: str, what: str) -> None:
-    """ValueError when `name` cannot name a pipeline or a table."""
+    """ValueError when `name` cannot name a pipeline, a table, or `what` else has a folder."""
     if not re.match(FOLDER_NAME, name) or name.endswith("\n"):
         raise ValueError(
             f"cannot name a {what}: lower-case letters, digits and `_`, a letter first, "
             "at most 100 of them"
         )
-    in_use = TABLE_NAMES_IN_USE if what == "table" else PIPELINE_NAMES_IN_USE
-    if name in in_use:
+    if name in _IN_USE.get(what, ()):
         raise ValueError("names a folder that the platform makes; choose another")
     if what == "pipeline":
         _check_no_dag_of_another(name)

@@ -123,8 +123,10 @@ class Recomputation(ABC, Generic[Request, Result]):
             with self.progress.stage("publish"):
                 note = publish_note(run.run_id, self.started, self.trigger)
                 self.published = self.apply(recomputed, note)
-                write_views(run.pipeline, run.warehouse)
-            self.settle()
+                self.settle()
+                # Gold of the others may not have the columns of the file yet.
+                name = self.request.table
+                write_views({name: run.pipeline.tables[name]}, run.warehouse)
 
     def told(self, error: RunError | None) -> dict[str, Any]:
         """What the results of all have."""

@@ -148,13 +148,14 @@ def _work(
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
                 _begin_generation(spark, rewinding, table, change.planned_at, done)
-        write_views(run.pipeline, run.warehouse)
         done.changed = dict(changed_by_rewind(change, run.pipeline, run.warehouse))
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
         done.left = begin_readers(run, change, progress, session, on_lapse)
         release_after(run.warehouse)
+        # One that cannot be computed keeps no rewind from being finished.
+        write_views(run.pipeline.tables, run.warehouse)
     if done.left:
         raise _readers_left(run, done)
 
