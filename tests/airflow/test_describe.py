@@ -117,6 +117,6 @@ def test_a_view_stands_below_its_table_with_its_place() -> None:
     lines = described(tables={"per_10m": table | {"views": views}})
     (found,) = [line for line in lines if "best" in line]
     assert found == (
-        "| per\\_10m\\.best | those with `events > 2`; 3 of each by amount, descending | | | "
-        "`/lake/clicks/per_10m/views/best` |"
+        "| per\\_10m\\.best | those with `events > 2`; 3 of each window by amount, descending | | "
+        "| `/lake/clicks/per_10m/views/best` |"
     )

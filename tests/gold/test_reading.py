@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import tidemark
-from tests.kit.running import Place
+from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
 from tidemark.errors import GoldNotFound
 
@@ -23,7 +23,9 @@ START, VALUES = "window_start", [1, 2, 3, 4]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Windows of three dates in gold, the last of them open, and one that is not published."""
-    place = Place(tmp_path_factory.mktemp("reading"))
+    views = {"best": {"top": {"n": 1, "by": "rows"}}}
+    table = {"window": {"length": "10 minutes"}, "group_by": ["key"], "views": views}
+    place = Place(tmp_path_factory.mktemp("reading"), clicks(tables={"per_10m": table}))
     place.write_file()
     windows = place.windows()
     starts = (at(10), at(23, 50), at(0, day=2), at(9, day=3))
@@ -122,6 +124,8 @@ def test_a_date_is_its_midnight_in_utc(place: Place) -> None:
     [
         ("clicks", "per_10", "Did you mean `per_10m`? The tables of clicks: per_10m."),
         ("click", "per_10m", "There is no pipeline `click` in"),
+        ("clicks", "per_10.bes", "Did you mean `per_10m.best`? The views of clicks: per_10m.best."),
+        ("clicks", "per_10m.best", "No run of clicks has made it yet: `tidemark run clicks`"),
     ],
 )
 def test_a_name_that_is_not_known_is_told_with_the_nearest_one(
@@ -142,6 +146,8 @@ def test_a_pipeline_that_has_not_run_has_no_gold_yet(tmp_path: Path) -> None:
 def test_a_name_that_leads_out_of_the_root_is_refused(place: Place) -> None:
     with pytest.raises(ValueError, match="cannot name a pipeline"):
         tidemark.read("../clicks", "per_10m", settings=place.settings)
+    with pytest.raises(ValueError, match="cannot name a view"):
+        tidemark.read("clicks", "per_10m.", settings=place.settings)
 
 
 def test_importing_tidemark_brings_no_arrow() -> None:

@@ -92,7 +92,7 @@ def _views(name: str, table: Table, places: Places) -> Iterator[str]:
     for of, view in table.views.items():
         said = [] if view.having is None else [f"those with {_code_in_cell(view.having)}"]
         if view.top is not None:
-            said.append(f"{view.top.n} of each by {_text(view.top.by)}, {view.top.order}")
+            said.append(f"{view.top.n} of each window by {_text(view.top.by)}, {view.top.order}")
         place = _code_in_cell(places.view(name, of))
         yield f"| {_text(f'{name}.{of}')} | {'; '.join(said)} | | | {place} |"
 

@@ -69,11 +69,11 @@ def dataset(
     """
     loaded = settings if isinstance(settings, Settings) else load_settings(_file(settings))
     check_folder_name(pipeline, "pipeline")
-    of, _, view = table.partition(".")
+    of, dot, view = table.partition(".")
     check_folder_name(of, "table")
     first, last = _utc(start), _utc(end)
     warehouse = Warehouse.of(pipeline, loaded)
-    if view:
+    if dot:
         check_folder_name(view, "view")
     gold = (warehouse.view(of, view) if view else warehouse.gold(of)).open()
     if gold is None:
@@ -129,11 +129,12 @@ def _not_found(pipeline: str, table: str, view: str, settings: Settings) -> str:
     except TidemarkError as error:
         return f"{missing} {error}"
     known = tuple(tables)
-    if view and table in tables:
+    if view:
         table = f"{table}.{view}"
         known = tuple(f"{name}.{one}" for name, of in tables.items() for one in of.views)
     if table in known:
-        return f"{missing} {pipeline} has not run yet: `tidemark run {pipeline}` makes it."
+        why = f"No run of {pipeline} has made it yet" if view else f"{pipeline} has not run yet"
+        return f"{missing} {why}: `tidemark run {pipeline}` makes it."
     near = nearest(table, known)
     hint = f" Did you mean `{near}`?" if near else ""
     what = "views" if view else "tables"

@@ -120,7 +120,7 @@ def _view(
     known = known_name(by, gold)
     if known is None:
         near = nearest(by, [one.name for one in gold.values()])
-        message = "is no column of gold: a measure, a key, `rows` …"
+        message = "is no column of gold, as a measure, a key and `rows` are"
         yield document.problem((*path, "top", "by"), message, value=by, nearest=near)
     elif kinds[known.name] in (NESTED, BINARY):
         message = f"is {kinds[known.name]}: nobody could say which value comes first"
