@@ -99,6 +99,9 @@ def test_views_follow_gold_through_runs_killed_held_and_without_spark(
     result = published(other, "broken")
     assert result.error is not None
     assert result.error.type == "ViewBroken"
+    # Gold was published, and the run says so.
+    assert not result.held
+    assert result.tables["per_10m"].gold is not None
     check(more)
     assert published(more, "mended").error is None
     goes_on(spark, more)

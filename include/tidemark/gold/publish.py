@@ -23,7 +23,6 @@ from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates, note_needed
 from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate
 from tidemark.gold.to_publish import to_publish
-from tidemark.gold.views import write_views
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline
@@ -43,9 +42,9 @@ def publish_tables(
     Tables are published one after the other, each in a commit of its own, with `note`
     (`publish_note`) and what it changed. Safe to repeat: what is published already is left alone,
     and a later run publishes what this one did not. Then other pipelines are told which rows of
-    theirs are needed no more, the dates of bronze go that `keep` no longer keeps, and the views
-    follow. Raises LeaseLost, before a commit, where another run has taken the lease over, and
-    ViewBroken last of all.
+    theirs are needed no more, and the dates of bronze go that `keep` no longer keeps. The views are
+    for the caller (`write_views`), once it has noted what is published. Raises LeaseLost, before a
+    commit, where another run has taken the lease over.
     """
     published = {
         name: publish_table(
@@ -59,7 +58,6 @@ def publish_tables(
     }
     note_needed(pipeline, warehouse)
     drop_expired_dates(pipeline, warehouse)
-    write_views(pipeline.tables, warehouse)
     return published
 
 

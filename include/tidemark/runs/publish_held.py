@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tidemark.errors import LeaseHeld, NotPublishable, TidemarkError
 from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
+from tidemark.gold.views import write_views
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.recorded import with_recorded_keep
@@ -41,7 +42,8 @@ def publish_and_record(
             note = publish_note(result.run_id, result.started_at)
             # `keep` as the run had it: a change of it is for a run to ask about.
             tables = publish_tables(with_recorded_keep(pipeline, own), result.tables, note, own)
-        result = result.model_copy(update={"tables": tables, "held": False})
+            result = result.model_copy(update={"tables": tables, "held": False})
+            write_views(pipeline.tables, own)
     except LeaseHeld as error:
         return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it

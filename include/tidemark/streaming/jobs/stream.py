@@ -98,11 +98,13 @@ def run_once(
 
 def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     from tidemark.gold.publish import publish_tables
+    from tidemark.gold.views import write_views
 
     check_losses(run.pipeline, run.warehouse, outcome.tables)
     note = publish_note(run.run_id, started)
     outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False
+    write_views(run.pipeline.tables, run.warehouse)
 
 
 def validate_run(run: Run, outcome: Outcome, started: datetime, progress: Progress) -> None:
