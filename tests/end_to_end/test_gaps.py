@@ -94,8 +94,8 @@ def test_days_and_weeks_of_a_zone_that_have_no_row_are_told_by_their_date(
         for name, unit, asked in (
             ("days", "day", {"by": ["key"]}),
             ("all_days", "day", {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}"}),
-            # Not at a begin: the first day that is asked for is the next one.
-            ("later_days", "day", {"since": f"{since + timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"}),
+            # Not at a begin: the first week that is asked for is the next one.
+            ("later_weeks", "week", {"since": f"{since + DAY:%Y-%m-%dT%H:%M:%SZ}"}),
             ("weeks", "week", {}),
         )
     }
@@ -126,12 +126,14 @@ def test_days_and_weeks_of_a_zone_that_have_no_row_are_told_by_their_date(
 
     every_day = {day for day, _ in held}
     assert of_check("all_days") == days(first, every_day)
-    assert of_check("later_days") == days(first + DAY, every_day)
     mondays = {day - timedelta(days=day.weekday()) for day in every_day}
     asked = [day for day in known if min(mondays) <= day and not day.weekday()]
     asked = [day for day in asked if day + 7 * DAY <= closed]
     assert found["weeks"]["rows"] == len(asked)
     assert found["weeks"]["unexpected"] == len([day for day in asked if day not in mondays])
+    later = [day for day in asked if day > first]
+    assert found["later_weeks"]["rows"] == len(later)
+    assert found["later_weeks"]["unexpected"] == len([one for one in later if one not in mondays])
     of_keys = [
         days(min(day for day, of in held if of == key), {day for day, of in held if of == key})
         for key in "ab"

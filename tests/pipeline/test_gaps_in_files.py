@@ -92,12 +92,26 @@ def test_tables_over_no_windows_have_no_gaps(problems: Problems) -> None:
 
 def test_of_a_calendar_each_window_is_asked_for(load: Load, problems: Problems) -> None:
     days = (SESSION[0], "window: {calendar: week, zone: Europe/Vienna}")
-    text = with_checks("warn: {gaps: {since: 2026-07-01, by: [page]}}").replace(*days)
+    asked = "since: 2026-07-01T00:00:00+02:00, by: [page]"
+    text = with_checks(f"warn: {{gaps: {{{asked}}}}}").replace(*days)
     (check,) = load(text).tables["page_10m"].checks
-    assert check.asked == Gaps(since=datetime(2026, 7, 1, tzinfo=UTC), by=("page",))
+    assert check.asked == Gaps(since=datetime(2026, 6, 30, 22, tzinfo=UTC), by=("page",))
     found = problems(days, text=with_checks("warn: {gaps: {every: 7 days, by: [pages]}}"))
     place = "tables.page_10m.checks.0.warn.gaps"
     assert [one.text.removeprefix(place) for one in found] == [
         ".every: is for windows of a fixed length; of a calendar each window is asked for.",
         ".by.0: `pages`: is no key of the table; keys: page, slow. Did you mean `page`?",
     ]
+
+
+def test_since_begins_a_day_of_the_zone(problems: Problems) -> None:
+    days = (SESSION[0], "window: {length: 1 day, zone: Europe/Vienna}")
+    (found,) = problems(days, text=with_checks("warn: {gaps: {since: 2026-07-01}}"))
+    assert found.text == (
+        "tables.page_10m.checks.0.warn.gaps.since: `2026-07-01T00:00:00Z`: is no begin of a day in "
+        "Europe/Vienna: 2026-07-01 begins at 2026-07-01T00:00:00+02:00."
+    )
+    # Of Beirut's 28 March 2021 the first hour is left out.
+    beirut = (SESSION[0], "window: {length: 1 day, zone: Asia/Beirut}")
+    gaps = "warn: {gaps: {since: '2021-03-27T22:00:00Z'}}"
+    assert not problems(beirut, text=with_checks(gaps))

@@ -172,8 +172,7 @@ def _select(
     """
     connection.register("gold", dataset_of(gold, dates_predicate(tuple(dates)) if dates else None))
     selected = _selected(table, view, columns_of(kinds_of(schema_of(gold))))
-    # As a table of its own: Arrow, to which DuckDB would hand the condition down, compares NaN
-    # in another way.
+    # As a table of its own: no condition is handed down to Arrow, and to what it knows of files.
     part = "CREATE OR REPLACE TEMP TABLE part AS FROM gold WHERE "
     connection.execute(part + "false")
     _telling(connection, f"CREATE TEMP TABLE selected AS {selected}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
 
@@ -158,14 +159,16 @@ def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> 
         message = "is for windows of a fixed length; of a calendar each window is asked for"
         yield document.problem((*path, "every"), message, at_key=True)
     yield from _gaps_by(document, path, table, asked)
-    if calendar:
-        return
-    slide = duration(window, "slide") or duration(window, "length")
-    offset = duration(window, "offset") or timedelta(0)
-    every, since = duration(asked, "every"), None
+    since = None
     # A value that is none is told already.
     with suppress(ValidationError):
         since = Gaps.model_validate({"since": asked.get("since")}).since
+    if calendar:
+        yield from _since_of_zone(document, (*path, "since"), window.get("zone"), since)
+        return
+    slide = duration(window, "slide") or duration(window, "length")
+    offset = duration(window, "offset") or timedelta(0)
+    every = duration(asked, "every")
     if slide and every and every % slide:
         message = f"is no multiple of {duration_text(slide)}, in which the table's windows begin"
         yield document.problem((*path, "every"), message, value=str(asked["every"]))
@@ -175,6 +178,24 @@ def _gaps(document: Document, path: KeyPath, table: Section, asked: Section) -> 
             f"is no begin of a window: they begin every {duration_text(slide)}, from {begin} on"
         )
         yield document.problem((*path, "since"), message, value=f"{since:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _since_of_zone(
+    document: Document, path: KeyPath, zone: object, since: datetime | None
+) -> Iterator[Problem]:
+    """A date alone is midnight in UTC, and seldom the begin of a day elsewhere."""
+    # A zone that is none is told already.
+    with suppress(ValueError, ZoneInfoNotFoundError, OverflowError):
+        of_zone = ZoneInfo(str(zone))
+        if since and _on(since - timedelta.resolution, of_zone) == _on(since, of_zone):
+            day = _on(since, of_zone)
+            begin = datetime(day.year, day.month, day.day, tzinfo=of_zone)
+            message = f"is no begin of a day in {zone}: {day} begins at {begin.isoformat()}"
+            yield document.problem(path, message, value=f"{since:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _on(instant: datetime, zone: ZoneInfo) -> date:
+    return instant.astimezone(zone).date()
 
 
 def _gaps_by(
