@@ -30,13 +30,16 @@ from tests.end_to_end.looked_up import (
 from tests.kit.killed import killed
 from tests.kit.rewinding import rewound
 from tests.kit.running import accept_changed_file, clicks, run_warm, succeed
-from tests.streaming.audits import audit
+from tests.streaming.audits import audit, backfill
 from tidemark.gold.failing import failing_windows
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.operators.lookups import copies_of, newest_copy
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
+from tidemark.runs.publish_held import publish_and_record
+from tidemark.storage.result_file import write_result
+from tidemark.streaming.ingest import judged_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,6 +150,84 @@ def test_what_a_lookup_says_from_a_time_on_touches_no_row_before(
     (gone,) = caused(place, "rated", "second")[-1:]
     assert gone["key"] == "c2"
     assert gone["rows"] == 0
+
+
+@pytest.mark.second
+def test_rows_of_many_lines_are_touched_as_those_of_few_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many lines tasks write the files, and the log does not tell their texts."""
+    monkeypatch.setattr(judged_lines, "FEW_BYTES", -1)
+    place = begun(tmp_path)
+    rows = [
+        {"at": (DAY + number * HOUR).isoformat(), "key": f"c{number % 3}", "amount": 3}
+        for number in range(48)
+    ]
+    place.land("rows.json", rows)
+    succeed(spark, place, "first")
+    place.check()
+    place.airlines[2]["name"] = "Dan"
+    place.airlines[0]["region"] = "us"
+    place.rates["c1"] = (4, "y")
+    place.write_airlines()
+    place.write_rates()
+    succeed(spark, place, "second")
+    place.check()
+    assert all(caused(place, table, "second") for table in TABLES)
+
+
+def audited_equal(spark: SparkSession, place: LookingUp) -> None:
+    found = audit(spark, place)
+    assert found.outcome == "equal"
+    assert all(one.found.gold_windows for one in found.tables.values())
+
+
+@pytest.mark.second
+def test_audits_and_backfills_read_the_copies_that_gold_notes(
+    spark: SparkSession, three_weeks: LookingUp
+) -> None:
+    place = three_weeks
+    place.airlines[2]["name"], place.rates["c0"] = "Dan", (5, "y")
+    place.write_airlines()
+    place.write_rates()
+    succeed(spark, place, "second")
+    audited_equal(spark, place)
+    place.airlines[1]["region"] = "us"
+    place.write_airlines()
+    succeed(spark, place, "third")
+    place.check()
+    audited_equal(spark, place)
+    shown = {table: place.found(table) for table in TABLES}
+    # What no run has read.
+    place.airlines[2]["name"], place.rates["c1"] = "Eve", (7, "y")
+    place.write_airlines()
+    place.write_rates()
+    audited_equal(spark, place)
+    DeltaTable(place.places.gold("named")).delete("airlines_name = 'Dan'")
+    backfill(spark, place, DAY, DAY + 14 * 24 * HOUR, table="named")
+    # What held ones have read, and one that was killed after these.
+    succeed(spark, place, "held", hold=True)
+    audited_equal(spark, place)
+    place.airlines[2]["name"] = "Fay"
+    place.write_airlines()
+    held = succeed(spark, place, "held again", hold=True)
+    audited_equal(spark, place)
+    assert {table: place.found(table) for table in TABLES} == shown
+    result = place.places.result("held again")
+    write_result(result, held, {})
+    assert publish_and_record(place.pipeline, held, result, place.settings).error is None
+    place.check()
+    audited_equal(spark, place)
+    shown = {table: place.found(table) for table in TABLES}
+    place.airlines[2]["name"] = "Gil"
+    place.write_airlines()
+    with killed("before", "gold"):
+        assert run_warm(spark, place, "killed").error is not None
+    audited_equal(spark, place)
+    assert {table: place.found(table) for table in TABLES} == shown
+    succeed(spark, place, "fourth")
+    place.check()
+    audited_equal(spark, place)
 
 
 @pytest.mark.second
