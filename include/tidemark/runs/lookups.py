@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 
 import pyarrow as pa
 from deltalake import CommitProperties, Schema, write_deltalake
@@ -215,6 +216,9 @@ def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> N
 )
 def _drop_unneeded(place: TablePlace, numbers: set[int]) -> None:
     table = place.existing()
-    kept = [one.table.version() for one in copies_of(place) if one.number in numbers]
+    # Their numbers fall: older copies than the first that is needed are not opened, year for year.
+    first = min(number for number in numbers if number >= 0)
+    newer = takewhile(lambda one: one.number >= first, copies_of(place))
+    kept = [one.table.version() for one in newer if one.number in numbers]
     place.fence()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False, keep_versions=kept)
