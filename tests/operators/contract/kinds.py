@@ -23,6 +23,14 @@ from tests.operators.contract.joins import (
     partner_pipeline,
     sides,
 )
+from tests.operators.contract.looked_up import (
+    Said,
+    looked_up,
+    looking_up,
+    looks_good,
+    lookups,
+    said,
+)
 from tests.operators.contract.stretches import StretchTable
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
@@ -59,6 +67,9 @@ class Kind:
     changed: Sequence[Table] = ()
     # The model of the same table over rows that do not count, too.
     of_all: Callable[[Sequence[Row]], Known] | None = None
+    # Of a table that looks others up, the model while these say something; `model` is by what they
+    # say before any change.
+    model_by: Callable[[Said], Callable[[Sequence[Row]], Known]] | None = None
 
     @property
     def operator(self) -> Operator:
@@ -70,9 +81,20 @@ class Kind:
         return isinstance(self.table, JoinTable)
 
     @property
+    def looks_up(self) -> bool:
+        """Does it name columns of tables that others keep?"""
+        return self.model_by is not None
+
+    @property
     def counts_some(self) -> bool:
         """Do only some rows of bronze count?"""
-        return self.table.where is not None
+        return self.table.where is not None or self.looks_up
+
+    def counts(self, row: Row, changes: int) -> bool:
+        """Does a row, after so many changes of its lookups?"""
+        if isinstance(self.table, WindowTable) and self.looks_up:
+            return looks_good(self.table, said(changes), row)
+        return counts(row)
 
     def last_end(self, rows: Sequence[Row]) -> datetime:
         """The end of its newest row, by what does not count too; of a fold the end of the newest
@@ -111,10 +133,33 @@ class KindPlace(Place):
         changed: dict[str, Any] = {"tables": {TABLE: self.kind.table}}
         if self.kind.joins:
             changed["partners"] = {OTHER: partner_pipeline().as_partner()}
+        if isinstance(self.kind.table, WindowTable) and self.kind.looks_up:
+            changed["lookup"] = lookups(self.kind.table)
         return super().pipeline.model_copy(update=changed)
 
+    def model(self, rows: Sequence[Row]) -> Known:
+        """What a batch over all rows gives now."""
+        model_by = self.kind.model_by
+        return (model_by(said(self.changes_said)) if model_by else self.kind.model)(rows)
+
+    @property
+    def changes_said(self) -> int:
+        """How often its lookups have changed."""
+        file = self.root / "dims/changes"
+        return int(file.read_text()) if file.exists() else 0
+
+    def change_lookups(self) -> None:
+        """Have them say something else, where the table has some."""
+        if self.kind.looks_up:
+            changes = self.changes_said + 1
+            (self.root / "dims").mkdir(parents=True, exist_ok=True)
+            (self.root / "dims/changes").write_text(str(changes))
+            said(changes).write(self.root)
+
     def land_rows(self, name: str, rows: Sequence[Row]) -> None:
-        """Land what a run is to find; rows of the right side stand in the other bronze then."""
+        """Land what a run is to find; rows of the right side stand in the other bronze then, and
+        lookups say something else."""
+        self.change_lookups()
         left, right = sides(rows)
         if self.kind.joins:
             partner = PartnerPlace(self.root, name=OTHER)
@@ -403,6 +448,12 @@ def _kinds() -> Iterator[Kind]:
         partial(folded, gap=thirds.gap),
         [folds(7), folds(order_by=["amount"]), other_code],
     )
+    for mode in ("update", "append"):
+        looking = looking_up(mode)
+        of_all = windows(_windows(mode))
+        by = partial(looked_up, looking)
+        others = [looking_up(mode, 20), looking_up(mode, 20, 10)]
+        yield Kind(f"lookup-{mode}", looking, by(said(0)), others, _as_if_all(of_all), by)
     gaps = _stretches()
     yield Kind("stretches", gaps, stretches(gaps), [_stretches(gap=4), _stretches(length=20)])
 
@@ -430,10 +481,11 @@ def _counting(kind: Kind) -> Kind:
         join = kind.table.join.model_copy(update={"type": "left"})
         every = joins(kind.table.model_copy(update={"join": join}))
 
-    def of_all(rows: Sequence[Row]) -> Known:
-        return every([{**row, "amount": 1} for row in rows])
+    return Kind(f"{kind.name}-where", table, model, changed, _as_if_all(every))
 
-    return Kind(f"{kind.name}-where", table, model, changed, of_all)
+
+def _as_if_all(model: Callable[[Sequence[Row]], Known]) -> Callable[[Sequence[Row]], Known]:
+    return lambda rows: model([{**row, "amount": 1} for row in rows])
 
 
 # Tables that can be recomputed: those that do not emit all rows each time, but for stretches, which

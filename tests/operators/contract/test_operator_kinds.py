@@ -30,7 +30,6 @@ from tests.operators.contract.kinds import (
     Known,
     Row,
     as_json,
-    counts,
     event,
     landings_of,
     of,
@@ -41,8 +40,10 @@ from tidemark import commit_point
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.operators.operator import BRONZE
+from tidemark.operators.other_inputs import reading
 from tidemark.pipeline.difference import ChangeVerdict
 from tidemark.pipeline.instants import epoch_ms, instant_of
+from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.run import Run
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
+COPIES = ("lookup copied", "copies of lookups dropped")
 
 # Windows, sessions and recomputed tables run and are killed in more ways elsewhere: here they run
 # with the long tests.
@@ -177,22 +179,29 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["windows-append-recomputed", "windows-append-recomputed-where"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("windows-append-recomputed", "windows-append-recomputed-where"),
+        *("lookup-update", "lookup-append"),
+    ],
+)
 @fewer
 @given(rows=rows_of_a_day, first=st.integers(0, 300))
 def test_windows_that_are_recomputed_are_listed_by_their_ends(
-    name: str, rows: Sequence[Row], first: int
+    tmp_path_factory: pytest.TempPathFactory, name: str, rows: Sequence[Row], first: int
 ) -> None:
-    kind, ends = (
-        KINDS[name],
-        (DAY + first * MINUTE, DAY + first * 2 * MINUTE),
-    )
+    place = place_of(tmp_path_factory.mktemp("place"), KINDS[name])
+    place.change_lookups()
+    assert len([*copy_lookups(place.run("copying"))]) == 2 * place.kind.looks_up
+    operator = reading(place.kind.operator, place.warehouse)
+    ends = DAY + first * MINUTE, DAY + first * 2 * MINUTE
     with bronze_of(rows) as bronze:
-        found = kind.operator.rows_in(bronze).ending(*ends)
-        counted = kind.operator.rows_in(bronze).count_ending(*ends)
-    listed = [tuple(row[name] for name in ("window_start", "key")) for row in found.to_pylist()]
+        found = operator.rows_in(bronze).ending(*ends)
+        counted = operator.rows_in(bronze).count_ending(*ends)
+    listed = [tuple(row[name] for name in operator.identity) for row in found.to_pylist()]
     expected = {
-        row: values for row, values in kind.model(rows).items() if ends[0] <= values[0] <= ends[1]
+        row: values for row, values in place.model(rows).items() if ends[0] <= values[0] <= ends[1]
     }
     assert sorted(listed, key=str) == sorted(expected, key=str)
     assert counted == sum(values[-1] for values in expected.values())
@@ -270,7 +279,7 @@ def close_ms(place: KindPlace) -> int:
 
 def check_gold(place: KindPlace, rows: Sequence[Row]) -> None:
     """Gold is what one batch over all rows gives, as far as it shows them."""
-    expected, frontier = place.kind.model(rows), close_ms(place)
+    expected, frontier = place.model(rows), close_ms(place)
     known = place.known()
     assert closed(known, frontier) == closed(expected, frontier)
     if place.kind.emits_open_rows:
@@ -336,7 +345,7 @@ def runs_of(kind: Kind) -> int:
     """Two; after the first the windows of stretches and days, which are as long, are all open."""
     if kind.name.startswith("days"):
         return 4
-    return {"stretches": 3, "folds-where": 5}.get(kind.name, 2)
+    return {"stretches": 3, "folds-where": 5, "lookup-append": 3}.get(kind.name, 2)
 
 
 @pytest.fixture(scope="module", params=IN_SPARK)
@@ -371,9 +380,12 @@ def test_after_runs_with_late_rows_the_ledger_can_be_built_again_and_balances(
     assert sum(line.accepted or 0 for line in lines if line.kind == "ingest") == len(sides(rows)[0])
     late = [line for line in lines if line.kind == "late"]
     assert late, "the landings have no late row: this shows nothing"
-    others = [row for row in rows if not counts(row)]
+    landed = landings_of(place.kind, SEED, runs_of(place.kind))
+    others = [row for changes, new in enumerate(landed, 1) for row in new
+              if not place.kind.counts(row, changes)]  # fmt: skip
     assert sum(line.not_counted or 0 for line in lines) == len(others)
     assert bool(others) == place.kind.counts_some
+    assert any(line.kind == "lookup" for line in lines) == place.kind.looks_up
 
 
 def test_without_anything_new_there_is_nothing_for_spark(
@@ -400,9 +412,11 @@ def test_an_audit_finds_gold_equal_and_a_backfill_brings_back_what_was_damaged(
     place, _ = again(ran)
     before, gold = place.known(), DeltaTable(place.places.gold(TABLE))
     whole = gold.to_pyarrow_dataset().to_table()
-    gold.delete("key = 'a' AND status <> 'provisional'")
+    (key,) = place.kind.operator.table.group_by
     closed = whole.filter(pc.field("status") != "provisional")
-    invented = closed.slice(0, 1).set_column(whole.column_names.index("key"), "key", [["invented"]])
+    damaged = next(filter(None, closed.column(key).to_pylist()))
+    gold.delete(f"{key} = '{damaged}' AND status <> 'provisional'")
+    invented = closed.slice(0, 1).set_column(whole.column_names.index(key), key, [["invented"]])
     write_deltalake(gold, invented, mode="append")
     found = audit(spark, place).tables[TABLE].found
     assert (found.only_in_bronze > 0, found.only_in_gold) == (True, 1)
@@ -422,17 +436,17 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
 ) -> None:
     place, rows = again(ran)
     kind, days_later = place.kind, DAY + timedelta(days=2)
-    assert any(values[0] > instant_of(close_ms(place)) for values in kind.model(rows).values())
+    assert any(values[0] > instant_of(close_ms(place)) for values in place.model(rows).values())
     succeed(spark, place, "idle", scheduled=days_later)
     # In milliseconds, so that nothing ends behind it.
     last_end = kind.last_end(rows)
     assert close_ms(place) == epoch_ms(last_end + timedelta(microseconds=999))
-    assert place.known() == kind.model(rows)
+    assert place.known() == place.model(rows)
     new = [event(5), *([{**event(4), "side": "right"}] if kind.joins else [])]
     rows += new
     place.land_rows("late.json", new)
     succeed(spark, place, "late", scheduled=days_later)
-    assert place.known() == kind.model(rows)
+    assert place.known() == place.model(rows)
 
 
 @pytest.mark.parametrize(
@@ -440,8 +454,8 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     [
         # By then the engine has appended, or late rows were computed again: the next run has both.
         ("after", POINTS[:2]),
-        pytest.param("after", ("clock row", *POINTS), marks=LONG),
-        pytest.param("before", ("clock row", *POINTS), marks=LONG),
+        pytest.param("after", ("clock row", *COPIES, *POINTS), marks=LONG),
+        pytest.param("before", ("clock row", *COPIES, *POINTS), marks=LONG),
     ],
     ids=["after the two appends", "after each", "before each"],
 )
@@ -456,11 +470,18 @@ def test_a_run_that_ends_at_one_point_after_the_other_and_goes_on_is_as_if_it_ha
     runs = runs_of(place.kind)
     new = landings_of(place.kind, SEED, runs + 1)[runs]
     place.land_rows("new.json", new)
-    for point in points:
-        if place.kind.joins or point != "clock row":
-            ended(spark, place, monkeypatch, point, when)
+    for point in (one for one in points if one in reached_by(place.kind)):
+        # No two of these runs have the same copies of what they look up, nor has the last one.
+        ended(spark, place, monkeypatch, point, when)
+        place.change_lookups()
     succeed(spark, place, "again")
     check_gold(place, [*rows, *new])
+
+
+def reached_by(kind: Kind) -> tuple[str, ...]:
+    """The commit points that runs of a kind reach."""
+    clocks = ("clock row",) if kind.joins else ()
+    return (*clocks, *(COPIES if kind.looks_up else ()), *POINTS)
 
 
 def ended(
@@ -485,7 +506,7 @@ def ended(
 def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str
 ) -> None:
-    points = (*POINTS, "clock row") if kind.joins else POINTS
+    points = reached_by(kind)
     place, landed = place_of(tmp_path, kind), landings_of(kind, seed=181, runs=2 + len(points))
     rows = run_all(spark, place, landed[:2])
     for number, point in enumerate(points, 2):
