@@ -26,6 +26,7 @@ from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline
+from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -121,8 +122,15 @@ def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -
     Not by delta-rs's merge: it writes strings as Arrow views, which pyarrow cannot filter, nor
     pandas and DuckDB through it.
     """
+    bounds = with_sound_bounds(change.rows.schema)
     if not change.replaced_dates:
-        write_deltalake(gold, change.rows, mode="append", commit_properties=properties)
+        write_deltalake(
+            gold,
+            change.rows,
+            mode="append",
+            commit_properties=properties,
+            writer_properties=bounds,
+        )
         return
     write_deltalake(
         gold,
@@ -130,4 +138,5 @@ def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -
         mode="overwrite",
         predicate=dates_predicate(change.replaced_dates),
         commit_properties=properties,
+        writer_properties=bounds,
     )

@@ -36,6 +36,7 @@ from tidemark.pipeline.expressions.in_duckdb import Columns, columns_of, conditi
 from tidemark.pipeline.model import RANK, Table, View
 from tidemark.pipeline.names import folded
 from tidemark.storage.arrow_kinds import kinds_of
+from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.appended import commit_actions, entry_mark
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
@@ -239,18 +240,20 @@ def _commit(
         app_transactions=[Transaction(app, version) for app, version in noted.items()],
         max_commit_retries=0,
     )
+    write = partial(
+        write_deltalake,
+        view,
+        rows,
+        commit_properties=properties,
+        writer_properties=with_sound_bounds(rows.schema),
+    )
     try:
         if dates is None:
-            write_deltalake(
-                view, rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties
-            )
+            write(mode="overwrite", schema_mode="overwrite")
         elif dates:
-            predicate = dates_predicate(tuple(sorted(dates)))
-            write_deltalake(
-                view, rows, mode="overwrite", predicate=predicate, commit_properties=properties
-            )
+            write(mode="overwrite", predicate=dates_predicate(tuple(sorted(dates))))
         else:
-            write_deltalake(view, rows, mode="append", commit_properties=properties)
+            write(mode="append")
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{view.table_uri} got another commit while its rows were selected ({error}). What was "

@@ -38,6 +38,7 @@ from tidemark.pipeline.granted import why_not_granted
 from tidemark.pipeline.model import Lookup, Pipeline
 from tidemark.runs.run import Run
 from tidemark.sources.dimension import Dimension
+from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import LookupNote, as_metadata
@@ -202,6 +203,7 @@ def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> N
             mode="append" if same else "overwrite",
             schema_mode=None if same else "overwrite",
             commit_properties=properties,
+            writer_properties=with_sound_bounds(rows.schema),
         )
     except CommitFailedError as error:
         raise StorageUnavailable(

@@ -6,11 +6,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.history import schema_of
+
+# Decimal digits that a double holds whatever they are: delta-rs tells the log bounds by one.
+_SURE_DIGITS = 15
+_BOUNDED = (
+    *(pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp, pa.types.is_boolean),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+)
+
+
+def with_sound_bounds(schema: pa.Schema) -> WriterProperties:
+    """Statistics of those columns alone whose bounds hold all of their rows. Spark and others pass
+    files over by bounds, and delta-rs (1.6.6) writes those of floating numbers without NaN, which
+    Spark takes for the greatest number, and rounds those of long decimals."""
+    sound = ColumnProperties(statistics_enabled="CHUNK")
+    return WriterProperties(
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={field.name: sound for field in schema if _is_bounded(field.type)},
+    )
+
+
+def _is_bounded(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= _SURE_DIGITS)
+    return any(is_of(kind) for is_of in _BOUNDED)
 
 
 def append_rows(
@@ -29,6 +59,7 @@ def append_rows(
             conformed(rows, schema),
             mode="append",
             commit_properties=properties,
+            writer_properties=with_sound_bounds(schema),
         )
 
 

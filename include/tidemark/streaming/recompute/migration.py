@@ -68,7 +68,7 @@ from tidemark.runs.contract.recorded import types_of
 from tidemark.runs.found import QUERY, found_of
 from tidemark.runs.generations import next_generation
 from tidemark.runs.run import Run, TableRun
-from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.append import conformed, with_sound_bounds
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
@@ -477,6 +477,7 @@ def _commit(
             schema_mode="overwrite",
             partition_by=gold.metadata().partition_columns,
             commit_properties=properties,
+            writer_properties=with_sound_bounds(rows.schema),
         )
     except CommitFailedError as error:
         raise StorageUnavailable(

@@ -14,7 +14,9 @@ from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.ops import removed_name
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
@@ -75,7 +77,10 @@ def compact_table(table: DeltaTable, column: str, values: tuple[str, ...]) -> No
     Its files carry `dataChange` false, so streams and change feeds pass over them.
     """
     with _excluded(table):
-        table.optimize.compact(partition_filters=[(column, "in", list(values))] if column else None)
+        table.optimize.compact(
+            partition_filters=[(column, "in", list(values))] if column else None,
+            writer_properties=with_sound_bounds(schema_of(table)),
+        )
 
 
 @commit_point(
