@@ -26,12 +26,15 @@ _BOUNDED = (
 )
 
 
-def with_sound_bounds(schema: pa.Schema) -> WriterProperties:
+def with_sound_bounds(schema: pa.Schema, most_in_group: int | None = None) -> WriterProperties:
     """Statistics of those columns alone whose bounds hold all of their rows. Spark and others pass
     files over by bounds, and delta-rs (1.6.6) writes those of floating numbers without NaN, which
     Spark takes for the greatest number, and rounds those of long decimals."""
     sound = ColumnProperties(statistics_enabled="CHUNK")
     return WriterProperties(
+        # What delta-rs writes with where it is told nothing.
+        compression="SNAPPY",
+        max_row_group_size=most_in_group,
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties={field.name: sound for field in schema if _is_bounded(field.type)},
     )
