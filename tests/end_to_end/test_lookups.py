@@ -35,6 +35,7 @@ from tidemark.gold.failing import failing_windows
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.operators import looked_up_rows
 from tidemark.operators.lookups import copies_of, newest_copy
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.publish_held import publish_and_record
@@ -69,10 +70,16 @@ def caused(place: LookingUp, table: str, run: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "few_rows"), [(1, looked_up_rows.FEW_ROWS), (2, 0)])
 def test_gold_is_the_batch_join_after_each_run_whatever_changes(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    few_rows: int,
 ) -> None:
+    """Also where copies are taken for large ones, of which only what is found is read."""
+    monkeypatch.setattr(looked_up_rows, "FEW_ROWS", few_rows)
     random = Random(seed)
     place = begun(tmp_path)
     for number, rows in enumerate(landings(random, 7)):

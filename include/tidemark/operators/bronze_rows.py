@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+    from tidemark.operators.looked_up_rows import Found
     from tidemark.operators.row_range import RowRange
     from tidemark.storage.delta.place import TablePlace
 
@@ -86,6 +87,18 @@ class BronzeRows(ABC):
             f'{known}."{name}" IS NOT DISTINCT FROM {row}."{name}"'
             for name in self.operator.identity
         )
+
+    def looked_up(self, rows: pa.Table) -> Found:
+        """What the rows of bronze in these (`Touched.closed`) find in large lookups. Only of kinds
+        that have lookups, where rows are of one length or do not overlap."""
+        from tidemark.operators.looked_up_rows import found_within
+
+        if not self.operator.lookups:
+            return {}
+        rows = rows.select(["window_start"]).group_by("window_start").aggregate([])
+        starts: list[Any] = rows.column("window_start").to_pylist()
+        ends: list[Any] = self.ends(rows).to_pylist()
+        return found_within(self.operator, self.bronze, starts, ends)
 
     def unlike(self, known: pa.Table, found: pa.Table) -> pa.Table | None:
         """Those of `found`, which bronze gives, of which something else is known: `known` has

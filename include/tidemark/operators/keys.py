@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidemark.errors import PipelineInvalid
 from tidemark.judge.kinds import arrow_type, kind_of
+from tidemark.operators.looked_up_rows import Found, rows_found
 from tidemark.operators.lookups import NO_LOOKUPS, Lookups, columns_by_name, register_copy
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.pipeline.expressions.kinds import NULL
@@ -53,18 +54,22 @@ def register_rows(
     event_time: str,
     where: str | None,
     lookups: Lookups = NO_LOOKUPS,
+    found: Found | None = None,
 ) -> RowsRead:
-    """Register rows of bronze as this relation, for a table with this `where`."""
+    """Register rows of bronze as this relation, for a table with this `where`. `found`: what those
+    of the rows find that somebody will ask for, where that is not all of them."""
     if not lookups:
         connection.register(name, rows)
         return RowsRead(rows.schema, does_count(rows.schema, where))
     connection.register(f"{name}_read", rows)
     columns = columns_by_name(rows.schema, (one for of in lookups.values() for one in of.lookup.on))
+    if found is None:
+        found = rows_found(connection, f"{name}_read", lookups, columns)
     selected, joins, schema = ["r.*"], [], list(rows.schema)
     missing, left_out = [], []
     for place, (lookup, one) in enumerate(lookups.items()):
         alias, copied = f"l{place}", f"{name}_lookup_{place}"
-        register_copy(connection, copied, one)
+        register_copy(connection, copied, one, found.get(lookup))
         kept = schema_of(one.copied.table)
         named = {f"{lookup}.{column}": column for column in one.lookup.columns} | dict(one.keys)
         selected += [f'{alias}."{column}" AS "{told}"' for told, column in named.items()]
@@ -79,9 +84,9 @@ def register_rows(
         f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {', '.join(selected)} "
         f"FROM {name}_read r {' '.join(joins)}"
     )
-    found = pa.schema(schema)
-    counts = " AND ".join([does_count(found, where), *left_out])
-    return RowsRead(found, counts, " OR ".join(missing))
+    whole = pa.schema(schema)
+    counts = " AND ".join([does_count(whole, where), *left_out])
+    return RowsRead(whole, counts, " OR ".join(missing))
 
 
 def with_columns_of(schema: pa.Schema, lookups: Lookups) -> pa.Schema:

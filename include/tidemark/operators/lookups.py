@@ -94,6 +94,12 @@ class LookedUp:
         return f"_on_{place}"
 
     @property
+    def columns(self) -> list[str]:
+        """What is read of the copy."""
+        keys = [self.key_column(place) for place in range(len(self.lookup.on))]
+        return [*keys, *self.lookup.columns, *([FROM, TO] if self.lookup.as_of else [])]
+
+    @property
     def copied(self) -> LookupCopy:
         """The copy. Who computes rows has it (`operators/other_inputs.py`)."""
         assert self.copy is not None, "an operator is asked without the copies of its lookups"
@@ -149,16 +155,17 @@ def is_lookup(name: str) -> bool:
     return name.startswith(_INPUT)
 
 
-def register_copy(connection: duckdb.DuckDBPyConnection, name: str, one: LookedUp) -> None:
-    """Register the copy of a lookup as this relation: its keys, the columns that are named, and
-    `_found`; from when to when, where that is told."""
+def register_copy(
+    connection: duckdb.DuckDBPyConnection, name: str, one: LookedUp, rows: pa.Table | None = None
+) -> None:
+    """Register the copy of a lookup as this relation, or these rows of it: its keys, the columns
+    that are named, and `_found`; from when to when, where that is told."""
     from tidemark.storage.delta.dataset import dataset_of
 
-    connection.register(f"{name}_read", dataset_of(one.copied.table))
-    columns = [one.key_column(place) for place in range(len(one.lookup.on))]
-    columns += [f'"{column}"' for column in one.lookup.columns]
+    connection.register(f"{name}_read", dataset_of(one.copied.table) if rows is None else rows)
+    columns = [f'"{column}"' for column in one.columns if column != TO]
     if one.lookup.as_of:
-        columns += [FROM, f"coalesce({TO}, TIMESTAMPTZ 'infinity') AS {TO}"]
+        columns.append(f"coalesce({TO}, TIMESTAMPTZ 'infinity') AS {TO}")
     connection.execute(
         f"CREATE OR REPLACE TEMP VIEW {name} AS "
         f"SELECT {', '.join(columns)}, true AS _found FROM {name}_read"

@@ -51,6 +51,8 @@ _SHOWN = 3
 _KEPT = dict.fromkeys(
     ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), "interval 36500 days"
 )
+# A run looks for few keys: of row groups without any of these nothing is read.
+_MOST_IN_GROUP = 128 * 1024
 
 
 def why_to_copy(run: Run, only_missing: bool = False) -> str | None:
@@ -203,7 +205,7 @@ def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> N
             mode="append" if same else "overwrite",
             schema_mode=None if same else "overwrite",
             commit_properties=properties,
-            writer_properties=with_sound_bounds(rows.schema),
+            writer_properties=with_sound_bounds(rows.schema, _MOST_IN_GROUP),
         )
     except CommitFailedError as error:
         raise StorageUnavailable(

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from tidemark.operators.looked_up_rows import NOTHING, Found
 from tidemark.operators.lookups import FROM, TO, LookedUp
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import ReadAt, other_pipeline, other_places
@@ -19,6 +21,7 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.clocks import Clock
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
+from tidemark.streaming.arrow_rows import frame_beside_plan
 
 # Rows by the names of the inputs, as an operator has them (`Operator.inputs`).
 Inputs = Mapping[str, DataFrame]
@@ -43,15 +46,19 @@ def counting(rows: DataFrame, where: str | None) -> DataFrame:
     return rows if where is None else rows.where(F.bit_count(F.expr(where)) == 1)
 
 
-def counted_rows(bronze: DataFrame, operator: Operator, planned: bool = False) -> DataFrame:
+def counted_rows(
+    bronze: DataFrame, operator: Operator, planned: bool = False, looked_up: Found = NOTHING
+) -> DataFrame:
     """Of bronze's rows, in a batch, those that count for a table, each with what its lookups know
     of it: a struct of each lookup, null where it has none, and the keys that are its columns.
 
-    `planned`: of lookups the columns alone are wanted, as there is no copy yet.
+    `planned`: of lookups the columns alone are wanted, as there is no copy yet. `looked_up`:
+    what of large lookups those rows find that somebody will ask for.
     """
     rows = bronze
     for name, one in operator.lookups.items():
-        copied = _columns_of(bronze, one) if planned else _copied(bronze.sparkSession, one)
+        spark = bronze.sparkSession
+        copied = _columns_of(bronze, one) if planned else _copied(spark, one, looked_up.get(name))
         same = [
             F.col(f"_bronze.`{ours}`") == F.col(f"_lookup.{one.key_column(place)}")
             for place, ours in enumerate(one.lookup.on)
@@ -70,14 +77,15 @@ def counted_rows(bronze: DataFrame, operator: Operator, planned: bool = False) -
     return counting(rows, operator.table.where)
 
 
-def _copied(spark: SparkSession, one: LookedUp) -> DataFrame:
+def _copied(spark: SparkSession, one: LookedUp, found: pa.Table | None) -> DataFrame:
     """The copy of a lookup, which Spark sends to each task where it is small: the engine's own
-    rule (`spark.sql.autoBroadcastJoinThreshold`), by the files' sizes."""
+    rule (`spark.sql.autoBroadcastJoinThreshold`), by the files' sizes. Or what is found of it."""
+    columns = [F.col(f"`{name}`") for name in one.columns]
+    if found is not None:
+        rows = frame_beside_plan(spark, found)
+        return F.broadcast(rows.select(*columns, F.lit(True).alias("_found")))
     copy = one.copied
     reader = spark.read.format("delta").option("versionAsOf", copy.table.version())
-    names = [one.key_column(place) for place in range(len(one.lookup.on))]
-    names += [FROM, TO] if one.lookup.as_of else []
-    columns = [F.col(f"`{name}`") for name in dict.fromkeys((*names, *one.lookup.columns))]
     return reader.load(spark_uri(copy.place.uri)).select(*columns, F.lit(True).alias("_found"))
 
 

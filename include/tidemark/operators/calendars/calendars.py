@@ -27,6 +27,7 @@ from tidemark.operators.calendars.grid import (
     units_of,
 )
 from tidemark.operators.keys import RowsRead, register_rows, selected
+from tidemark.operators.looked_up_rows import Found, found_within
 from tidemark.operators.operator import Covered, Operator, Traits, covered_exactly
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead, Touched
@@ -173,7 +174,9 @@ class CalendarRows(BronzeRows):
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
         keys = _listed(self.operator.table.group_by)
         with duckdb_in_utc() as connection:
-            self._assign(connection, self._ending_rows(first_end, last_end))
+            rows = self._ending_rows(first_end, last_end)
+            looked_up = self._looked_up_ending(first_end, last_end)
+            self._assign(connection, rows, found=looked_up)
             found = connection.sql(
                 f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned
@@ -205,7 +208,7 @@ class CalendarRows(BronzeRows):
         days = sorted({day for one in found for day in dates_of(one)})
         listed = ", ".join(f"DATE '{day}'" for day in days)
         rows = dataset_of(self.bronze, f"_event_date IN ({listed})" if days else "false")
-        return self._count_in(rows, closed, condition)
+        return self._count_in(rows, closed, condition, found=self.looked_up(closed))
 
     def count_in_batch(
         self, place: TablePlace, batch: BatchRead, rows: pa.Table, late_ms: int
@@ -215,22 +218,30 @@ class CalendarRows(BronzeRows):
 
     def count_ending(self, first_end: datetime, last_end: datetime) -> int:
         rows = self._ending_rows(first_end, last_end)
-        return self._count(rows, "true", self._ends_in(first_end, last_end))
+        found = self._looked_up_ending(first_end, last_end)
+        return self._count(rows, "true", self._ends_in(first_end, last_end), found)
 
     def count_starting(self, rows: RowRange, condition: str) -> int:
         bronze = self._of_dates(rows.first_start.date(), rows.last_end.date())
         starts = f"_start BETWEEN {epoch_us(rows.first_start)} AND {epoch_us(rows.last_start)}"
-        return self._count(bronze, condition, starts)
+        stretch = [rows.first_start], [rows.last_end]
+        found = found_within(self.operator, self.bronze, *stretch)
+        return self._count(bronze, condition, starts, found)
 
     def _count_in(
-        self, rows: Dataset, windows: pa.Table, condition: str, of_windows: bool = False
+        self,
+        rows: Dataset,
+        windows: pa.Table,
+        condition: str,
+        of_windows: bool = False,
+        found: Found | None = None,
     ) -> int:
         same = "".join(
             f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in self.operator.table.group_by
         )
         of_rows, of_assigned = ("true", condition) if of_windows else (condition, "true")
         with duckdb_in_utc() as connection:
-            self._assign(connection, rows, of_rows)
+            self._assign(connection, rows, of_rows, found)
             connection.register("windows", windows)
             ((number,),) = connection.execute(
                 f"""
@@ -241,9 +252,9 @@ class CalendarRows(BronzeRows):
             ).fetchall()
         return int(number)
 
-    def _count(self, rows: Dataset, condition: str, starts: str) -> int:
+    def _count(self, rows: Dataset, condition: str, starts: str, found: Found) -> int:
         with duckdb_in_utc() as connection:
-            self._assign(connection, rows, condition)
+            self._assign(connection, rows, condition, found)
             ((number,),) = connection.execute(
                 f"SELECT count(*) FROM assigned WHERE {starts}"
             ).fetchall()
@@ -254,20 +265,21 @@ class CalendarRows(BronzeRows):
         connection: duckdb.DuckDBPyConnection,
         rows: Dataset | pa.Table,
         condition: str = "true",
+        found: Found | None = None,
     ) -> RowsRead:
         """The view `assigned`: of each of these rows of bronze that counts and fulfils a condition
-        the start of its window in microseconds, and its keys."""
+        the start of its window in microseconds, and its keys. `found` as `register_rows` has it."""
         event_time, window = self.operator.event_time, self.operator.table.window
         of = event_time, self.operator.table.where, self.operator.lookups
-        beside = register_rows(connection, "bronze", rows, *of)
+        beside = register_rows(connection, "bronze", rows, *of, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, self.operator.table.group_by))
         connection.register("rows_alone", rows)
         ((first, last),) = connection.execute(
             f'SELECT min(epoch_us("{event_time}")), max(epoch_us("{event_time}")) FROM rows_alone'
         ).fetchall()
         empty = first is None
-        found = [] if empty else units(window, instant_of_us(first), instant_of_us(last))
-        connection.register("grid", dated(found).rename_columns(["_from", "_to", "_day", "_on"]))
+        grid = [] if empty else units(window, instant_of_us(first), instant_of_us(last))
+        connection.register("grid", dated(grid).rename_columns(["_from", "_to", "_day", "_on"]))
         connection.execute(
             f"""
             CREATE OR REPLACE TEMP VIEW assigned AS SELECT epoch_us(_from) AS _start {keys}
@@ -286,6 +298,10 @@ class CalendarRows(BronzeRows):
         first = self.operator.first_ending_after(first_end - _TICK)
         behind = self.operator.first_ending_after(last_end)
         return f"_start >= {epoch_us(first)} AND _start < {epoch_us(behind)}"
+
+    def _looked_up_ending(self, first_end: datetime, last_end: datetime) -> Found:
+        first = self.operator.first_ending_after(first_end - _TICK)
+        return found_within(self.operator, self.bronze, [first], [last_end])
 
     def _ending_rows(self, first_end: datetime, last_end: datetime) -> Dataset:
         first = self.operator.first_ending_after(first_end - _TICK)

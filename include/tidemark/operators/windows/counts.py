@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.operators.keys import RowsRead, register_rows, selected
+from tidemark.operators.looked_up_rows import Found, found_within
 from tidemark.operators.operator import Operator
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
@@ -29,14 +30,16 @@ def count_of_windows(
     table: WindowTable,
     windows: pa.Table,
     condition: str = "true",
+    found: Found | None = None,
 ) -> int:
     """The assignments of bronze's rows to these windows (`window_start` and keys).
 
-    Only rows of bronze that fulfil the condition count.
+    Only rows of bronze that fulfil the condition count. `found`: what those of these windows find
+    in large lookups.
     """
     dates = dates_of(window_starts(windows), table.window.length)
     rows = rows_of_dates(bronze, dates)
-    return count_in_windows(rows, operator, table, windows, condition=condition)
+    return count_in_windows(rows, operator, table, windows, 0, condition, found)
 
 
 def count_in_windows(
@@ -46,12 +49,13 @@ def count_in_windows(
     windows: pa.Table,
     late_ms: int = 0,
     condition: str = "true",
+    found: Found | None = None,
 ) -> int:
     """The assignments of these rows to those of the windows that end after a frontier."""
     length = table.window.length // _TICK
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
-        beside = _registered(connection, rows, operator)
+        beside = _registered(connection, rows, operator, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
         connection.register("windows", windows)
         return _number(
@@ -81,9 +85,11 @@ def count_of_range(
     Only rows of bronze that fulfil the condition count.
     """
     length = table.window.length // _TICK
+    first = first_end - table.window.length
+    found = found_within(operator, bronze, [first], [last_end])
     with duckdb_in_utc() as connection:
-        opened = (first_end - table.window.length).date(), last_end.date()
-        beside = _registered(connection, _between(bronze, *opened), operator)
+        rows = _between(bronze, first.date(), last_end.date())
+        beside = _registered(connection, rows, operator, found)
         return _number(
             connection,
             f"""
@@ -107,20 +113,26 @@ def windows_of_range(
     """The windows with a row that end in the same range (`window_start` and keys)."""
     length = table.window.length // _TICK
     ends = f"_start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}"
-    opened = (first_end - table.window.length).date(), last_end.date()
-    return windows_holding(_between(bronze, *opened), operator, table, ends)
+    first = first_end - table.window.length
+    found = found_within(operator, bronze, [first], [last_end])
+    rows = _between(bronze, first.date(), last_end.date())
+    return windows_holding(rows, operator, table, ends, found)
 
 
 def windows_holding(
-    rows: Any, operator: Operator, table: WindowTable, condition: str = "true"
+    rows: Any,
+    operator: Operator,
+    table: WindowTable,
+    condition: str = "true",
+    found: Found | None = None,
 ) -> pa.Table:
     """The windows that these rows of bronze are in (`window_start` and keys), where these fulfil a
-    condition on `_start`."""
+    condition on `_start`. `found`: what those in such windows find in large lookups."""
     listed = "".join(f', "{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
-        beside = _registered(connection, rows, operator)
+        beside = _registered(connection, rows, operator, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
-        found = connection.sql(
+        windows = connection.sql(
             f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
                 SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
@@ -128,11 +140,13 @@ def windows_holding(
             ) WHERE {condition}
             """
         ).to_arrow_table()
-    return pa.table(found)
+    return pa.table(windows)
 
 
-def _registered(connection: duckdb.DuckDBPyConnection, rows: Any, operator: Operator) -> RowsRead:
-    of = operator.event_time, operator.table.where, operator.lookups
+def _registered(
+    connection: duckdb.DuckDBPyConnection, rows: Any, operator: Operator, found: Found | None
+) -> RowsRead:
+    of = operator.event_time, operator.table.where, operator.lookups, found
     return register_rows(connection, "bronze", rows, *of)
 
 

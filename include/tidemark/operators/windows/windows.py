@@ -179,7 +179,10 @@ class WindowRows(FixedWindowRows):
         return covered_exactly(self.operator, closed)
 
     def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
-        return counts.count_of_windows(self.bronze, self.operator, self.table, closed, condition)
+        found = self.looked_up(closed)
+        return counts.count_of_windows(
+            self.bronze, self.operator, self.table, closed, condition, found
+        )
 
     def count_ending(self, first_end: datetime, last_end: datetime) -> int:
         return counts.count_of_range(self.bronze, self.operator, self.table, first_end, last_end)

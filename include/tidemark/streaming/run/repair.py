@@ -30,6 +30,7 @@ from tidemark.gold.excluded import Excluded
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.bronze_rows import BronzeRows
+from tidemark.operators.looked_up_rows import NOTHING, Found
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, position
 from tidemark.operators.repaired import (
@@ -177,7 +178,8 @@ def _computed(
     """These windows by bronze, what fails with its verdict; one by one those that are set aside. Of
     what ends after the frontier, anything."""
     streamed = streamed_operator(plan.operator, up_to_ms=up_to_ms)
-    inputs = _inputs(spark, plan)
+    every = pa.concat_tables([closed, excluded.cast(closed.schema)])
+    inputs = _inputs(spark, plan, plan.rows.looked_up(every))
     found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, excluded
     )
@@ -185,11 +187,11 @@ def _computed(
     return pa.concat_tables([found.rows, failed])
 
 
-def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
+def _inputs(spark: SparkSession, plan: Repair, looked_up: Found = NOTHING) -> Inputs:
     table = plan.table
     bronze = input_at(spark, table.bronze, table.pipeline, plan.bronze_version)
     others = others_at(spark, plan.operator, table.warehouse, table.pipeline, plan.others)
-    return {BRONZE: counted_rows(bronze, plan.operator), **others}
+    return {BRONZE: counted_rows(bronze, plan.operator, looked_up=looked_up), **others}
 
 
 def _append_differing(

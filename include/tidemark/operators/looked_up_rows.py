@@ -1,0 +1,157 @@
+"""Of the copy of a large lookup the rows that rows at hand can find, by their keys.
+
+A run's rows have few of millions of keys. So the copy is read once for them, where else each count
+and Spark's join would read all of it. What is had may be more than is asked for: the join that
+follows tells which row finds which, and of the copy no row is left out whose keys all stand among
+those of the rows. The keys' types are the same on both sides, or all of the copy is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache, reduce
+from operator import and_
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from tidemark.operators.lookups import LookedUp, Lookups, columns_by_name
+from tidemark.operators.operator import Operator
+from tidemark.pipeline.names import same_column
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+# By the names of lookups; one that is not among them is to be read as a whole.
+Found = Mapping[str, pa.Table]
+NOTHING: Found = {}
+
+# A copy of fewer rows costs little as it is.
+FEW_ROWS = 200_000
+# Of more keys or rows than this, Spark had better read the copy itself.
+_MOST = 500_000
+# Of so many lookups a process remembers what it read last.
+_REMEMBERED = 4
+
+
+@dataclass
+class _Read:
+    """All rows of a copy whose every key is among these, one array for each of its keys."""
+
+    keys: Sequence[pa.Array[Any]]
+    rows: pa.Table
+
+
+def rows_found(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    lookups: Lookups,
+    columns: Mapping[str, str],
+) -> Found:
+    """What the rows of a relation of bronze find in large lookups; `columns` are its columns by the
+    names of the pipeline's file."""
+    found = {}
+    for name, one in lookups.items():
+        keys = _keys_of(connection, rows, one, columns) if _is_large(one.copied.table) else None
+        read = None if keys is None else _rows_with(one, keys)
+        if read is not None and read.num_rows <= _MOST:
+            found[name] = read
+    return found
+
+
+def found_within(
+    operator: Operator, bronze: DeltaTable, starts: Sequence[datetime], ends: Sequence[datetime]
+) -> Found:
+    """What the rows of bronze find in large lookups whose event time is in one of these stretches,
+    which have one length each or do not overlap."""
+    if not any(_is_large(one.copied.table) for one in operator.lookups.values()):
+        return NOTHING
+    days = sorted(
+        {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
+    )
+    schema = schema_of(bronze)
+    (time,) = (one.name for one in schema if same_column(one.name, operator.event_time))
+    asked = (one for of in operator.lookups.values() for one in of.lookup.on)
+    listed = ", ".join(f"DATE '{day}'" for day in days)
+    instants = pa.timestamp("us", "UTC")
+    with duckdb_in_utc() as connection:
+        connection.register("all_rows", dataset_of(bronze, f"_event_date IN ({listed or 'NULL'})"))
+        stretches = [pa.array(list(one), instants) for one in (starts, ends)]
+        connection.register("stretches", pa.table(stretches, names=["_start", "_end"]))
+        # The last one that begins before a row is the one that ends last of those.
+        connection.execute(
+            f"""
+            CREATE TEMP VIEW rows_within AS SELECT r.* FROM all_rows r
+            ASOF JOIN stretches s ON r."{time}" >= s._start WHERE r."{time}" < s._end
+            """
+        )
+        columns = columns_by_name(schema, asked)
+        return rows_found(connection, "rows_within", operator.lookups, columns)
+
+
+def _days(start: datetime, end: datetime) -> list[Any]:
+    first, last = start.date(), (end - timedelta(microseconds=1)).date()
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
+def _is_large(copied: DeltaTable) -> bool:
+    numbers = pa.table(copied.get_add_actions(flatten=True)).column("num_records")
+    return numbers.null_count > 0 or (pc.sum(numbers).as_py() or 0) >= FEW_ROWS
+
+
+def _keys_of(
+    connection: duckdb.DuckDBPyConnection, rows: str, one: LookedUp, columns: Mapping[str, str]
+) -> list[pa.Array[Any]] | None:
+    """The keys that the rows have, null left out, as it finds nothing; None where they are too many
+    or of other types than the copy's."""
+    kept, found = schema_of(one.copied.table), []
+    for place, ours in enumerate(one.lookup.on):
+        if ours not in columns:
+            return None
+        name = f'"{columns[ours]}"'
+        keys = connection.sql(
+            f"SELECT DISTINCT {name} FROM {rows} WHERE {name} IS NOT NULL LIMIT {_MOST + 1}"
+        ).to_arrow_table()
+        if keys.num_rows > _MOST or keys.schema[0].type != kept.field(one.key_column(place)).type:
+            return None
+        found.append(keys.column(0).combine_chunks())
+    return found
+
+
+def _rows_with(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
+    """Rows of its copy, all with these keys among them."""
+    # A file is written once, under a name that no other one has.
+    remembered = _remembered(tuple(one.copied.table.file_uris()), tuple(one.columns))
+    if remembered:
+        (read,) = remembered
+        known = zip(keys, read.keys, strict=True)
+        if all(not pc.any(pc.invert(pc.is_in(new, value_set=old))).as_py() for new, old in known):
+            return read.rows
+    remembered[:] = [_Read(keys, _read(one, keys))]
+    return remembered[0].rows
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(files: tuple[str, ...], columns: tuple[str, ...]) -> list[_Read]:
+    """What was read last of these columns of a copy, one or none."""
+    return []
+
+
+def _read(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
+    """Of the copy, which is sorted by its keys, row groups beyond the first key's bounds are not
+    read."""
+    if not all(map(len, keys)):
+        kept = schema_of(one.copied.table)
+        return pa.schema([kept.field(name) for name in one.columns]).empty_table()
+    fields = [ds.field(one.key_column(place)) for place in range(len(keys))]
+    bounds = pc.min_max(keys[0])
+    within = (fields[0] >= bounds["min"]) & (fields[0] <= bounds["max"])
+    conditions = [field.isin(of) for field, of in zip(fields, keys, strict=True)]
+    known = dataset_of(one.copied.table)
+    return known.to_table(columns=list(one.columns), filter=reduce(and_, conditions, within))
