@@ -94,7 +94,7 @@ def test_what_a_table_cannot_have_is_told(said: dict[str, Any], told: str) -> No
     ("said", "told"),
     [
         ({"file": "dims/a.csv"}, "exactly one of table, file"),
-        ({"table": None, "file": "dims/a.xlsx"}, ".csv or .parquet"),
+        ({"table": None, "file": "dims/a.xlsx"}, "in .csv or .parquet or .json"),
         ({"table": None, "file": "dims/*.csv"}, "is one file"),
         ({"table": "../dims"}, "stay below the root"),
         ({"table": "clicks/t/gold"}, "the platform's own folder"),

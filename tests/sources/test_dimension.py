@@ -85,6 +85,90 @@ def test_columns_that_are_not_there_or_twice_are_told(tmp_path: Path) -> None:
         csv(tmp_path, "id,a", "1,2,3").rows({"id": "long"})
 
 
+def json_lines(folder: Path, *lines: str) -> Dimension:
+    file = folder / "a.jsonl"
+    file.write_text("\n".join(lines))
+    return dimension(file)
+
+
+def test_values_of_json_are_typed(tmp_path: Path) -> None:
+    found = json_lines(
+        tmp_path,
+        '{"more": [1, {"id": 3}], "id": 7, "name": "a, \\u00e9\\n", "price": 12.5, "ratio": 1e3, '
+        '"is": true, "day": "2026-07-01", "at": "2026-07-01T10:00:00.5+02:00"}',
+        '{"id": -9223372036854775808, "name": "", "price": null}',
+        ' {"id": 9223372036854775807, "price": 1.50, "ratio": 5, "is": false} \r',
+        "",
+    ).rows(KINDS)
+    assert [found.schema.field(name).type for name in ("id", "price", "at")] == [
+        pa.int64(), pa.decimal128(6, 2), pa.timestamp("us", "UTC")
+    ]  # fmt: skip
+    missing = dict.fromkeys(("day", "at"))
+    assert found.to_pylist() == [
+        {
+            "id": 7, "name": "a, é\n", "price": Decimal("12.50"), "ratio": 1000.0, "is": True,
+            "day": date(2026, 7, 1), "at": datetime(2026, 7, 1, 8, 0, 0, 500_000, UTC),
+        },
+        {"id": -(2**63), "name": "", **dict.fromkeys(("price", "ratio", "is")), **missing},
+        {
+            "id": 2**63 - 1, "name": None, "price": Decimal("1.50"), "ratio": 5.0, "is": False,
+            **missing,
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("long", "1.0"), ("long", "1e3"), ("long", "9223372036854775808"), ("long", '"1"'),
+        ("int", "2147483648"), ("long", "true"), ("string", "1"), ("string", '["a"]'),
+        ("decimal(4,2)", "1.234"), ("decimal(4,2)", "100.00"), ("double", "1e999"),
+        ("double", '"1"'), ("boolean", "1"), ("boolean", '"true"'), ("date", '"2026-02-30"'),
+        ("timestamp", '"2026-07-01T10:00:00"'), ("timestamp", "1782900000"),
+        ("timestamp", '"2026-07-01T10:00:00.0000001Z"'), ("string", '{"a":1}'),
+    ],
+)  # fmt: skip
+def test_json_that_is_no_value_is_told_by_row_and_column(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    of = json_lines(tmp_path, '{"id": 1}', f'{{"id": 2, "v": {text}}}', '{"id": 3, "v": []}')
+    with pytest.raises(LookupBroken) as caught:
+        of.rows({"id": "long", "v": kind})
+    assert f"`{text}` in row 2, column `v`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (['[{"id": 1}]'], "no object in row 1: not exactly one JSON object"),
+        (["{", '"id": 1', "}"], "no object in row 1: not exactly one JSON object"),
+        (['{"id": 1}', "", '{"id": 2}'], "no object in row 2: blank line"),
+        (['{"id": 1} {"id": 2}'], "no object in row 1"),
+        (['{"id": 1, "id": 1}'], "a field stands twice"),
+        (['{"id": NaN}'], "no object in row 1"),
+        (['{"id": 1, "name": "\\ud800"}'], "half of a surrogate pair"),
+        (['\ufeff{"id": 1}'], "byte order mark"),
+        (['{"Id": 1}', '{"ID": 1}'], "has no field `id` in any row"),
+    ],
+)
+def test_a_file_that_is_not_one_object_a_line_is_told(
+    tmp_path: Path, lines: list[str], told: str
+) -> None:
+    with pytest.raises(LookupBroken) as caught:
+        json_lines(tmp_path, *lines).rows({"id": "long"})
+    assert told in str(caught.value)
+    assert "Nothing was written, and gold is as it was." in str(caught.value)
+
+
+def test_a_file_of_json_without_lines_has_no_rows(tmp_path: Path) -> None:
+    for text in ("", "\n"):
+        (tmp_path / "a.json").write_text(text)
+        if not text:
+            assert dimension(tmp_path / "a.json").rows({"id": "long"}).num_rows == 0
+    with pytest.raises(LookupBroken, match="blank line"):
+        dimension(tmp_path / "a.json").rows({"id": "long"})
+
+
 TYPED = pa.table(
     {
         "id": pa.array([1, 2], pa.int32()),

@@ -1227,6 +1227,11 @@ def _table_of_its_kind(value: object, info: ValidationInfo) -> object:
     return _validated(table_kind, value, info)
 
 
+# How names of files end that have one JSON object in each line, and how all of lookups do.
+JSON_LINES_FILES = (".json", ".jsonl", ".ndjson")
+LOOKUP_FILES = (".csv", ".parquet", *JSON_LINES_FILES)
+
+
 class Lookup(_Model):
     """A table that others keep, such as one of names or prices: tables of the pipeline have its
     columns beside bronze's, of each row those that its keys find."""
@@ -1237,7 +1242,9 @@ class Lookup(_Model):
         "settings list under `sources`",
     )
     file: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Or a file there, which is read as its name ends: .csv, .parquet"
+        default=None,
+        description="Or a file there, which is read as its name ends: .csv, .parquet; .json, "
+        ".jsonl and .ndjson have one object in each line",
     )
     on: dict[ColumnName, ColumnName] = Field(
         min_length=1,
@@ -1286,8 +1293,8 @@ class Lookup(_Model):
     def _fits(self) -> Self:
         if (self.table is None) == (self.file is None):
             raise ValueError("needs exactly one of table, file")
-        if self.file is not None and not self.file.lower().endswith((".csv", ".parquet")):
-            raise ValueError("`file` is read as its name ends, in .csv or .parquet")
+        if self.file is not None and not self.file.lower().endswith(LOOKUP_FILES):
+            raise ValueError(f"`file` is read as its name ends, in {' or '.join(LOOKUP_FILES)}")
         if self.file is not None and has_pattern(self.file):
             raise ValueError("`file` is one file: its name has a character of patterns")
         if len(set(map(names.folded, self.columns))) < len(self.columns):

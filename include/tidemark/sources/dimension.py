@@ -7,6 +7,7 @@ What is none ends the run, with the file, the row and the column.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from csv import reader
 from dataclasses import dataclass
@@ -20,14 +21,17 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import csv, parquet
 
 from tidemark.errors import LookupBroken, SourceNotFound, SourceUnavailable
-from tidemark.judge.kinds import arrow_type, kind_of
-from tidemark.pipeline.model import Lookup
+from tidemark.judge.json_text import LineReader, NotAnObject, json_text
+from tidemark.judge.kinds import Kind, SimpleKind, arrow_type, kind_of
+from tidemark.judge.values import WRONG, ReadValue, value_reader
+from tidemark.pipeline.model import JSON_LINES_FILES, Lookup
 from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
 UNCHANGED = "Nothing was written, and gold is as it was."
+_FINER = re.compile("[.][0-9]{7}")
 _DIGITS = "[+-]?[0-9]+"
 _DECIMAL = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -77,6 +81,8 @@ class Dimension:
     def rows(self, kinds: Mapping[str, str]) -> pa.Table:
         """All its rows in these columns, as they are typed; text of a file without a value is null.
         LookupBroken where it has no such columns, or a value that is of no such type."""
+        if self.lookup.file is not None and self.lookup.file.lower().endswith(JSON_LINES_FILES):
+            return self._of_lines({name: kind_of(text) for name, text in kinds.items()})
         typed = {name: arrow_type(kind_of(text)) for name, text in kinds.items()}
         try:
             found = self._read(list(typed))
@@ -153,6 +159,34 @@ class Dimension:
                 said = "no column" if not count else f"{count} columns"
                 raise self.broken(f"has {said} `{name}`; it has {', '.join(known)}")
 
+    def _of_lines(self, kinds: Mapping[str, Kind]) -> pa.Table:
+        """One JSON object in each line, with values as a source's lines have them."""
+        lines = self._bytes.split(b"\n")
+        lines = lines if lines[-1] else lines[:-1]
+        reader, known = LineReader(), set[str]()
+        columns: list[tuple[str, ReadValue, list[Any]]] = [
+            (name, value_reader(kind), []) for name, kind in kinds.items()
+        ]
+        for row, line in enumerate(lines, 1):
+            try:
+                fields = reader.read(line)
+            except NotAnObject as error:
+                raise self.broken(
+                    f"has no object in row {row}: {error}. A file of JSON has one in each line"
+                ) from None
+            known.update(fields)
+            for name, read, values in columns:
+                part = fields.get(name)
+                value = None if part is None else read(part)
+                if value is WRONG or (type(part) is str and _is_cut(part, kinds[name])):
+                    said, kind = json_text(part)[:100], arrow_type(kinds[name])
+                    raise self.broken(f"has `{said}` in row {row}, column `{name}`: no {kind}")
+                values.append(value)
+        for name in sorted(kinds.keys() - known) if lines else ():
+            raise self.broken(f"has no field `{name}` in any row; it has {', '.join(known)}")
+        arrays = [pa.array(values, arrow_type(kinds[name])) for name, _, values in columns]
+        return pa.table(arrays, names=list(kinds))
+
     def _of_texts(self, texts: pa.Table, typed: Mapping[str, pa.DataType]) -> pa.Table:
         values: list[str] = []
         wrong: list[str] = []
@@ -189,6 +223,11 @@ class Dimension:
             raise self.broken(
                 f"has a value in column `{name}` that is no {kind}: {error}"
             ) from error
+
+
+def _is_cut(text: str, kind: Kind) -> bool:
+    """Is it of more digits than microseconds have, of which a source's lines lose the rest?"""
+    return kind == SimpleKind("timestamp") and _FINER.search(text) is not None
 
 
 def _in_sql(name: str, kind: pa.DataType) -> str:
