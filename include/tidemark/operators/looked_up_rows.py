@@ -42,10 +42,11 @@ _REMEMBERED = 4
 
 @dataclass
 class _Read:
-    """All rows of a copy whose every key is among these, one array for each of its keys."""
+    """All rows of a copy whose every key is among these, one array for each of its keys; None where
+    these are too many."""
 
     keys: Sequence[pa.Array[Any]]
-    rows: pa.Table
+    rows: pa.Table | None
 
 
 def rows_found(
@@ -60,7 +61,7 @@ def rows_found(
     for name, one in lookups.items():
         keys = _keys_of(connection, rows, one, columns) if _is_large(one.copied.table) else None
         read = None if keys is None else _rows_with(one, keys)
-        if read is not None and read.num_rows <= _MOST:
+        if read is not None:
             found[name] = read
     return found
 
@@ -124,8 +125,8 @@ def _keys_of(
     return found
 
 
-def _rows_with(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
-    """Rows of its copy, all with these keys among them."""
+def _rows_with(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table | None:
+    """Rows of its copy, all with these keys among them; None where these are too many."""
     # A file is written once, under a name that no other one has.
     remembered = _remembered(tuple(one.copied.table.file_uris()), tuple(one.columns))
     if remembered:
@@ -133,7 +134,8 @@ def _rows_with(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
         known = zip(keys, read.keys, strict=True)
         if all(not pc.any(pc.invert(pc.is_in(new, value_set=old))).as_py() for new, old in known):
             return read.rows
-    remembered[:] = [_Read(keys, _read(one, keys))]
+    rows = _read(one, keys)
+    remembered[:] = [_Read(keys, rows if rows.num_rows <= _MOST else None)]
     return remembered[0].rows
 
 
