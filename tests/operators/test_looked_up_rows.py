@@ -201,4 +201,4 @@ def test_rows_of_the_windows_alone_are_looked_up(tmp_path: Path, few_rows: int) 
     assert [of.column("v").to_pylist() for of in found.values()] == ([] if few_rows else [[2, 3]])
     assert rows.count_touched(closed.slice(0, 2)) == 2
     assert rows.count_ending(DAY + 2 * HOUR, DAY + 3 * HOUR) == 2
-    assert found_within(rows.operator, rows.bronze, [], []).keys() == found.keys()
+    assert not found_within(rows.operator, rows.bronze, [], [])

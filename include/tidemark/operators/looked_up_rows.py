@@ -73,6 +73,8 @@ def found_within(
     which have one length each or do not overlap."""
     if not any(_is_large(one.copied.table) for one in operator.lookups.values()):
         return NOTHING
+    if not starts:
+        return NOTHING
     days = sorted(
         {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
     )
@@ -82,14 +84,16 @@ def found_within(
     listed = ", ".join(f"DATE '{day}'" for day in days)
     instants = pa.timestamp("us", "UTC")
     with duckdb_in_utc() as connection:
-        connection.register("all_rows", dataset_of(bronze, f"_event_date IN ({listed or 'NULL'})"))
+        connection.register("all_rows", dataset_of(bronze, f"_event_date IN ({listed})"))
         stretches = [pa.array(list(one), instants) for one in (starts, ends)]
         connection.register("stretches", pa.table(stretches, names=["_start", "_end"]))
         # The last one that begins before a row is the one that ends last of those.
         connection.execute(
             f"""
             CREATE TEMP VIEW rows_within AS SELECT r.* FROM all_rows r
-            ASOF JOIN stretches s ON r."{time}" >= s._start WHERE r."{time}" < s._end
+            ASOF JOIN stretches s ON r."{time}" >= s._start
+            WHERE r."{time}" < s._end AND r."{time}" >= TIMESTAMPTZ '{min(starts).isoformat()}'
+                AND r."{time}" < TIMESTAMPTZ '{max(ends).isoformat()}'
             """
         )
         columns = columns_by_name(schema, asked)

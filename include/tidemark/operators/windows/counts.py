@@ -53,6 +53,13 @@ def count_in_windows(
 ) -> int:
     """The assignments of these rows to those of the windows that end after a frontier."""
     length = table.window.length // _TICK
+    starts = window_starts(windows)
+    # Files and row groups of other times are left out by their statistics.
+    within = "false"
+    if starts:
+        first, last = min(starts), max(starts) + table.window.length
+        times = f"TIMESTAMPTZ '{first.isoformat()}'", f"TIMESTAMPTZ '{last.isoformat()}'"
+        within = f'"{operator.event_time}" >= {times[0]} AND "{operator.event_time}" < {times[1]}'
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
         beside = _registered(connection, rows, operator, found)
@@ -64,7 +71,7 @@ def count_in_windows(
             SELECT count(*)
             FROM (
                 SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
-                WHERE {condition} AND {beside.counts}
+                WHERE {condition} AND {within} AND {beside.counts}
             ) a
             JOIN windows w ON a._start = epoch_us(w.window_start) {same}
             WHERE a._start + {length} > {late_ms * 1_000}
