@@ -73,11 +73,11 @@ def found_within(
     which have one length each or do not overlap."""
     if not any(_is_large(one.copied.table) for one in operator.lookups.values()):
         return NOTHING
-    if not starts:
-        return NOTHING
     days = sorted(
         {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
     )
+    if not days:
+        return NOTHING
     schema = schema_of(bronze)
     (time,) = (one.name for one in schema if same_column(one.name, operator.event_time))
     asked = (one for of in operator.lookups.values() for one in of.lookup.on)
