@@ -175,7 +175,9 @@ def test_all_of_a_copy_is_read_where_few_keys_are_not_to_be_had(
     assert agree(rows, one, monkeypatch) == (10, 10)
 
 
-def test_rows_of_the_windows_alone_are_looked_up(tmp_path: Path, few_rows: int) -> None:
+def test_rows_of_the_windows_alone_are_looked_up(
+    tmp_path: Path, few_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = WindowTable.model_validate(
         {"window": {"length": "2 hours", "slide": "1 hour"}, "measures": {"n": "count(*)"},
          "where": "x.v > 0"}
@@ -202,3 +204,11 @@ def test_rows_of_the_windows_alone_are_looked_up(tmp_path: Path, few_rows: int) 
     assert rows.count_touched(closed.slice(0, 2)) == 2
     assert rows.count_ending(DAY + 2 * HOUR, DAY + 3 * HOUR) == 2
     assert not found_within(rows.operator, rows.bronze, [], [])
+    # Where a copy of before is lost, all that there can be is asked for.
+    everything = [datetime(1653, 2, 10, tzinfo=UTC)], [DAY + 400 * 24 * HOUR]
+    for listed in (1, 1_000):
+        monkeypatch.setattr(looked_up_rows, "_MOST_LISTED", listed)
+        found = found_within(rows.operator, rows.bronze, *everything)
+        assert [sorted(of.column("v").to_pylist()) for of in found.values()] == (
+            [] if few_rows else [[1, 2, 3, 4, 5]]
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache, reduce
 from operator import and_
 from typing import Any
@@ -36,6 +36,8 @@ NOTHING: Found = {}
 FEW_ROWS = 200_000
 # Of more keys or rows than this, Spark had better read the copy itself.
 _MOST = 500_000
+# A list of 30,000 dates ends the process in delta-rs, which reads it by recursion.
+_MOST_LISTED = 1_000
 # Of so many lookups a process remembers what it read last.
 _REMEMBERED = 4
 
@@ -73,18 +75,20 @@ def found_within(
     which have one length each or do not overlap."""
     if not any(_is_large(one.copied.table) for one in operator.lookups.values()):
         return NOTHING
-    days = sorted(
-        {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
-    )
+    days = {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
+    days &= {date.fromisoformat(part["_event_date"]) for part in bronze.partitions()}
     if not days:
         return NOTHING
     schema = schema_of(bronze)
     (time,) = (one.name for one in schema if same_column(one.name, operator.event_time))
     asked = (one for of in operator.lookups.values() for one in of.lookup.on)
-    listed = ", ".join(f"DATE '{day}'" for day in days)
+    on = f"_event_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}'"
+    if len(days) <= _MOST_LISTED:
+        listed = ", ".join(f"DATE '{day}'" for day in days)
+        on = f"_event_date IN ({listed})"
     instants = pa.timestamp("us", "UTC")
     with duckdb_in_utc() as connection:
-        connection.register("all_rows", dataset_of(bronze, f"_event_date IN ({listed})"))
+        connection.register("all_rows", dataset_of(bronze, on))
         stretches = [pa.array(list(one), instants) for one in (starts, ends)]
         connection.register("stretches", pa.table(stretches, names=["_start", "_end"]))
         # The last one that begins before a row is the one that ends last of those.
