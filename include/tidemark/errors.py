@@ -81,8 +81,8 @@ class LookupBroken(TidemarkError):
 
 
 class ViewBroken(TidemarkError):
-    """A view of gold cannot be computed: a value of a row is too large for its condition, or a
-    column has a type that it does not compare. Gold is published; the view is as it was."""
+    """A view of gold cannot be written: a value of a row is too large for its condition, a column
+    has a type that it does not compare, or the view is damaged. Gold is published."""
 
 
 class SourceChanging(TidemarkError):

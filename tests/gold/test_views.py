@@ -341,3 +341,13 @@ def test_a_lost_file_of_gold_is_damage_and_no_fault_of_the_definition(shown: Sho
     with pytest.raises(duckdb.Error) as raised:
         shown.write()
     assert RunError.of(raised.value).type == "DataDamaged"
+
+
+def test_a_view_whose_log_is_damaged_is_told_how_it_comes_back(shown: Shown) -> None:
+    for entry in Path(shown.place.uri, "_delta_log").glob("*.json"):
+        entry.write_text("{")
+    with pytest.raises(ViewBroken, match=r"removes the folder .* has the next run make it anew"):
+        shown.write()
+    shutil.rmtree(shown.place.uri)
+    shown.write()
+    shown.check()

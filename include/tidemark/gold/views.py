@@ -30,7 +30,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable, ViewBroken
+from tidemark.errors import DataDamaged, StorageUnavailable, ViewBroken
 from tidemark.gold.row_values import dates_predicate
 from tidemark.pipeline.expressions.in_duckdb import Columns, columns_of, condition_in_duckdb
 from tidemark.pipeline.model import RANK, Table, View
@@ -73,15 +73,22 @@ def write_views(tables: Mapping[str, Table], warehouse: Warehouse) -> None:
             except ViewBroken as error:
                 broken.append(error)
     if broken:
-        raise broken[0]
+        raise ViewBroken(" ".join(map(str, broken)))
 
 
 def write_view(table: Table, view: View, gold_place: TablePlace, place: TablePlace) -> None:
     """Bring one view to what gold is now, in one commit; none where it is that already, or where
     there is no gold yet."""
-    gold, known = gold_place.open(), place.open()
+    gold = gold_place.open()
     if gold is None:
         return
+    try:
+        known = place.open()
+    except DataDamaged as error:
+        raise ViewBroken(
+            f"{error} It is a view: gold is published, and whoever removes the folder {place.uri} "
+            "has the next run make it anew."
+        ) from error
     columns = json.loads(gold.schema().to_json())
     columns["fields"] += [_RANK] if view.top else []
     made_of = partial(_made_of, view, columns, gold, gold_place)
