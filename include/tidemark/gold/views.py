@@ -247,20 +247,14 @@ def _commit(
         app_transactions=[Transaction(app, version) for app, version in noted.items()],
         max_commit_retries=0,
     )
-    write = partial(
-        write_deltalake,
-        view,
-        rows,
-        commit_properties=properties,
-        writer_properties=with_sound_bounds(rows.schema),
-    )
+    how: dict[str, Any] = {"mode": "append"}
+    if dates is None:
+        how = {"mode": "overwrite", "schema_mode": "overwrite"}
+    elif dates:
+        how = {"mode": "overwrite", "predicate": dates_predicate(tuple(sorted(dates)))}
+    bounds = with_sound_bounds(rows.schema)
     try:
-        if dates is None:
-            write(mode="overwrite", schema_mode="overwrite")
-        elif dates:
-            write(mode="overwrite", predicate=dates_predicate(tuple(sorted(dates))))
-        else:
-            write(mode="append")
+        write_deltalake(view, rows, commit_properties=properties, writer_properties=bounds, **how)
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{view.table_uri} got another commit while its rows were selected ({error}). What was "
