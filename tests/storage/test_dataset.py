@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from math import nan
 from pathlib import Path
@@ -147,6 +147,16 @@ def test_nan_is_within_no_bounds(tmp_path: Path) -> None:
         for condition, count in (("x <= 5", 3), ("x > 5", 1), ("x >= 1", 4), ("x = 1", 2)):
             sql = f"SELECT count(*) FROM known WHERE {condition}"
             assert connection.execute(sql).fetchall() == [(count,)], condition
+
+
+@pytest.mark.parametrize("zone", [UTC, None])
+def test_the_first_and_the_last_time_of_the_calendar_are_found(
+    tmp_path: Path, zone: tzinfo | None
+) -> None:
+    """Where `valid_to` has no end people write the last one."""
+    first = datetime(1, 1, 1, tzinfo=zone)
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=zone)
+    _each_is_found(tmp_path, pa.array([first, last], pa.timestamp("us", "UTC" if zone else None)))
 
 
 def test_rows_with_times_are_found_whatever_delta_tells_of_their_bounds(tmp_path: Path) -> None:

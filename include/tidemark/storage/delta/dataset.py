@@ -108,6 +108,9 @@ def _told_less(
             continue
         kind, column = schema.field(name).type, ds.field(name)
         of_time = pa.types.is_timestamp(kind)
+        # No further time can be told at the ends of the calendar, where 9999-12-31 stands for ever.
+        if of_time and not _IN_NANOSECONDS[0].year <= value.year < _IN_NANOSECONDS[1].year:
+            continue
         if end == "min":
             within = column >= pa.scalar(value - _TOLD_TIME if of_time else value, kind)
         else:
