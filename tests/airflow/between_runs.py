@@ -20,5 +20,5 @@ def checkpoints_of(root: Path, ingest: str, table: str) -> None:
 
 def upkeep_rows(root: Path) -> list[dict[str, Any]]:
     """All of `ops/upkeep`, in the order of time and checkpoint."""
-    table = DeltaTable(str(root / "ops/upkeep")).to_pyarrow_dataset().to_table()
+    table = DeltaTable(str(root / "visits/ops/upkeep")).to_pyarrow_dataset().to_table()
     return sorted(table.to_pylist(), key=lambda row: (row["time"], str(row["checkpoint"])))

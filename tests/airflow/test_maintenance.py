@@ -70,7 +70,7 @@ def test_a_dry_run_changes_nothing_and_the_task_does_what_it_showed(
     assert DeltaTable(str(rejects)).version() == 5
     assert maintain(dag)["rejects"] == due["rejects"]
     assert len(DeltaTable(str(rejects)).file_uris()) == 1
-    upkeep = rejects.parents[1] / "ops/upkeep"
+    upkeep = rejects.parent / "ops/upkeep"
     recorded = DeltaTable(str(upkeep)).to_pyarrow_dataset().to_table().to_pylist()
     assert {(row["run"], row["place"]) for row in recorded} == {
         ("maintenance__scheduled__1", "rejects"), ("maintenance__scheduled__1", "results"),

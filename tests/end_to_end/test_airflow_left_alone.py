@@ -378,7 +378,9 @@ def test_what_a_backfill_mends_is_held_to_the_checks_and_reaches_the_consumer(
     told = {**closed, "status": "corrected"}
     assert gold(airflow.root) == [told if row == closed else row for row in good]
     airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
-    verdicts = DeltaTable(str(airflow.root / "ops" / "quality")).to_pyarrow_table().to_pylist()
+    verdicts = (
+        DeltaTable(str(airflow.root / DAG / "ops" / "quality")).to_pyarrow_table().to_pylist()
+    )
     by = {(row["run"], row["accepted"], row["accepted_by"]) for row in verdicts if row["accepted"]}
     assert by == {("backfill__mend", "known", f"{USER}, by Airflow")}
 
@@ -401,7 +403,7 @@ def test_no_secret_is_left_in_any_file_or_table(airflow: Airflow) -> None:
         found = [secret for secret in SECRETS if secret.encode() in text]
         assert not found, f"{found} in {path}"
     # Parquet is compressed, and SQLite splits long values over its pages.
-    ops = airflow.root / "ops"
+    ops = airflow.root / DAG / "ops"
     tables = {place.parent.name: DeltaTable(place.parent) for place in ops.glob("*/_delta_log")}
     assert {"runs", "ledger", "upkeep", "quality"} <= set(tables)
     for name, table in tables.items():

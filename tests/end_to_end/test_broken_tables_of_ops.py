@@ -46,6 +46,7 @@ def test_a_run_goes_on_without_them_and_the_ledger_is_whole_again(
 def test_ops_that_is_a_file_stops_no_run(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path / "root")
     place.land("0.json", [ROW.format(n=0)])
+    Path(place.places.ops).parent.mkdir()
     Path(place.places.ops).write_text("not a folder")
     succeed(spark, place, "first")
     assert DeltaTable(place.places.runs).version() >= 1

@@ -27,6 +27,7 @@ from tests.operators.contract.test_joins import KILLS as JOINS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
 from tests.sources.kafka.test_registry_topics import KILLS as SCHEMAS
 from tests.sources.test_moved_root import KILLS as MOVES
+from tests.storage.test_ops_place import KILLS as MOVED_OPS
 from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
@@ -243,6 +244,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *JOINS,
         *LOOKUPS,
         *MIGRATIONS_OF_JOINS,
+        *MOVED_OPS,
         *MOVES,
         *REWINDS,
         *SCHEMAS,

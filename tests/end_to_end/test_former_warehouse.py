@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -30,6 +31,8 @@ from tests.streaming.audits import audit
 from tidemark.errors import CheckpointUnreadable
 from tidemark.ledger.ledger import check_ledger
 from tidemark.pipeline.model import WindowTable
+from tidemark.pipeline.places import OPS_TABLES
+from tidemark.recompute.rewind.past_runs import PastRuns, past_runs
 from tidemark.runs.contract.check import admit
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
@@ -157,7 +160,7 @@ def _facts(row: Mapping[str, Any]) -> Row:
 
 
 def _ledger(place: SamplePlace, kind: str) -> Sequence[dict[str, Any]]:
-    lines = place.table(place.places.ledger).to_pylist()
+    lines = all_rows(place, "ledger").to_pylist()
     return [line for line in lines if (line["pipeline"], line["kind"]) == (place.name, kind)]
 
 
@@ -181,9 +184,44 @@ def versions_told(place: SamplePlace) -> list[str | None]:
     """Of the contracts of all queries, and of the rows of all runs in the order of their starts."""
     contracts = sorted(Path(place.places.checkpoints).rglob("*.contract.json"))
     assert len(contracts) == 1 + len(place.pipeline.tables)
-    runs = place.table(place.places.runs).sort_by("started_at").to_pylist()
+    runs = all_rows(place, "runs").sort_by("started_at").to_pylist()
     own = [run.get("tidemark") for run in runs if run["pipeline"] == place.name]
     return [*(json.loads(file.read_text()).get("tidemark") for file in contracts), *own]
+
+
+def all_rows(place: SamplePlace, name: str) -> pa.Table:
+    """Of a table of `ops`, wherever the pipeline has its rows."""
+    return pa.table(place.warehouse.ops_table(name).existing().to_pyarrow_dataset().to_table())
+
+
+def shared(place: SamplePlace, name: str) -> list[dict[str, Any]]:
+    """The pipeline's rows in a table that both pipelines share."""
+    uri = f"{place.places.shared_ops}/{name}"
+    rows = place.table(uri).to_pylist() if DeltaTable.is_deltatable(uri) else []
+    return [row for row in rows if row["pipeline"] == place.name]
+
+
+def check_moved(place: SamplePlace, runs_before: PastRuns) -> None:
+    """The pipeline's own tables have what the shared ones had of it, and no row twice."""
+    there = [path.name for path in Path(place.places.ops).iterdir()]
+    assert {path.name for path in Path(place.places.shared_ops).iterdir()} <= set(there)
+    assert set(there) <= set(OPS_TABLES)
+    for name in there:
+        own = all_rows(place, name).to_pylist()
+        assert {row["pipeline"] for row in own} <= {place.name}
+        texts = Counter(repr({key: row[key] for key in sorted(row)}) for row in own)
+        assert set(texts.values()) <= {1}
+        if name != "runs":
+            columns = own[0].keys() if own else set()
+            for row in shared(place, name):
+                wanted = dict.fromkeys(columns) | row
+                assert repr({key: wanted[key] for key in sorted(wanted)}) in texts, (name, row)
+    runs = [(row["run"], row["started_at"]) for row in all_rows(place, "runs").to_pylist()]
+    assert len(runs) == len(set(runs))
+    assert {(row["run"], row["started_at"]) for row in shared(place, "runs")} <= set(runs)
+    after = past_runs(place.pipeline, place.warehouse)
+    assert after.runs[: len(runs_before.runs)] == runs_before.runs
+    assert runs_before.ended.items() <= after.ended.items()
 
 
 def contents(place: SamplePlace) -> dict[str, bytes]:
@@ -204,8 +242,11 @@ def test_the_next_run_publishes_the_held_one_and_goes_on_with_each_output_mode(
     assert state(clicks) is PipelineState.HELD
     assert all("held" not in teams(clicks, name) for name in clicks.pipeline.tables)
     before = queries(clicks)
+    runs_before = past_runs(clicks.pipeline, clicks.warehouse)
+    assert [run.run for run in runs_before.runs] == ["clicks-1", "clicks-2"]
     land_more(clicks)
     result = succeed(spark, clicks, "next", scheduled=NOON)
+    check_moved(clicks, runs_before)
     assert set(result.restart.values()) == {"clean end"}
     assert (result.rows.read, result.rows.accepted) == (30, 26)
     assert result.rows.rejected == {"duplicate": 2, "malformed": 1, "wrong type": 1}
@@ -231,12 +272,16 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     before = queries(killed)
     land_more(killed)
     assert set(versions_told(killed)) == {None}
+    runs_before = past_runs(killed.pipeline, killed.warehouse)
     result = succeed(spark, killed, "next", scheduled=NOON)
     assert result.took_over is not None
     # The contracts of both queries, two runs of the former version, and this one.
     assert versions_told(killed) == [told_version()] * 2 + [None] * 2 + [told_version()]
     assert result.restart == {"ingest": "repeats batch 2", "updated": "clean end"}
     assert {"held", "new"} <= teams(killed, "updated")
+    check_moved(killed, runs_before)
+    other = shared(SamplePlace(killed.root, killed.root / "pipelines" / "clicks.yaml"), "runs")
+    assert other, "the rows of the other pipeline are where they were"
     check_all(spark, killed)
     assert queries(killed) == before
     # From now on gold says what it rests on.
@@ -264,7 +309,9 @@ def test_what_a_newer_release_ran_is_refused_by_name_before_anything_is_written(
     assert not published.error.retry_can_help
     tables = Path(clicks.places.bronze).parent
     written = {name for name, of in contents(clicks).items() if before.get(name) != of}
-    assert not [name for name in written if "_delta_log" in name and tables in Path(name).parents]
+    logs = [Path(name) for name in written if "_delta_log" in name]
+    ops = Path(clicks.places.ops)
+    assert not [log for log in logs if tables in log.parents and ops not in log.parents]
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A pipeline's folder and `ops` that came back from backups of different moments.
+"""A pipeline's folder and the `ops` in it that came back from backups of different moments.
 
 Runs stop until the ledger is built anew; then they go on, and end with the ledger that they would
 have had if both had come back together.
@@ -44,21 +44,25 @@ def rows(number: int) -> list[dict[str, Any] | str]:
 
 @dataclass(frozen=True)
 class History:
-    """A pipeline, and copies of its folder and of `ops` after each of its runs, the third of which
-    was killed at first. Of its source one file more is there than any of them has read."""
+    """A pipeline, and copies of its folder after each of its runs, the third of which was killed at
+    first. Of its source one file more is there than any of them has read."""
 
     place: Place
     copies: Path
 
     def keep(self, state: str) -> None:
-        for name in ("clicks", "ops"):
-            shutil.copytree(self.place.root / name, self.copies / state / name)
+        shutil.copytree(self.folder, self.copies / state)
 
     def back(self, folder: str, ops: str) -> Place:
-        for name, state in (("clicks", folder), ("ops", ops)):
-            shutil.rmtree(self.place.root / name, ignore_errors=True)
-            shutil.copytree(self.copies / state / name, self.place.root / name)
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.copies / folder, self.folder)
+        shutil.rmtree(self.folder / "ops")
+        shutil.copytree(self.copies / ops / "ops", self.folder / "ops")
         return self.place
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.place.places.folder)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +110,7 @@ def goes_on(spark: SparkSession, place: Place, run_id: str) -> Counter[tuple[Any
 
 
 KILLED = "killed at accepted rows"
-FOLDER, LEDGER = "folder is older than the ledger", "ledger is older than the pipeline's folder"
+FOLDER, LEDGER = "folder is older than the ledger", "ledger is older than the rest of the folder"
 APART = [
     ("1", LAST, FOLDER),
     (KILLED, LAST, FOLDER),

@@ -122,5 +122,5 @@ def test_a_wheel_and_three_lines_make_a_dag_that_runs(installed: Installed) -> N
     bronze = DeltaTable(root / PIPELINE / "bronze").to_pyarrow_dataset().count_rows()
     gold = DeltaTable(root / PIPELINE / "status_1h" / "gold").to_pyarrow_table()
     assert sum(gold.column("rows").to_pylist()) == bronze == 10_000
-    (quality,) = {path.parent for path in (root / "ops" / "quality").glob("_delta_log")}
+    (quality,) = {path.parent for path in (root / PIPELINE / "ops" / "quality").glob("_delta_log")}
     assert set(DeltaTable(quality).to_pyarrow_table().column("passed").to_pylist()) == {True}

@@ -35,7 +35,7 @@ from tidemark.operators.repaired import LATE, SEAL, Recomputed
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import Window, WindowTable
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 
 SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
 SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND
@@ -202,7 +202,7 @@ def test_batches_that_the_checkpoint_no_longer_keeps_have_no_line() -> None:
 
 
 def write(folder: Path, *lines: LedgerLine, run: str = "run", pipeline: str = "clicks") -> None:
-    write_ledger(TablePlace(str(folder)), pipeline, run, SCHEDULED_MS, lines, SCHEDULED)
+    write_ledger(OpsPlace(str(folder)), pipeline, run, SCHEDULED_MS, lines, SCHEDULED)
 
 
 def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
@@ -267,14 +267,14 @@ def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path:
 def test_a_ledger_with_a_line_that_does_not_balance_is_refused_until_it_is_mended(
     tmp_path: Path,
 ) -> None:
-    check_ledger(TablePlace(str(tmp_path / "none")), "clicks")
+    check_ledger(OpsPlace(str(tmp_path / "none")), "clicks")
     write(tmp_path, ingest(0), stream(0), stream(1, emitted=None))
-    check_ledger(TablePlace(str(tmp_path)), "clicks")
+    check_ledger(OpsPlace(str(tmp_path)), "clicks")
     write(tmp_path, stream(2, late_assigned=6), run="wrong")
     write(tmp_path, ingest(1), run="later")
     with pytest.raises(LedgerUnbalanced, match=r"per_10m, stream, batch 2: .*; difference -1"):
-        check_ledger(TablePlace(str(tmp_path)), "clicks")
-    check_ledger(TablePlace(str(tmp_path)), "words")
+        check_ledger(OpsPlace(str(tmp_path)), "clicks")
+    check_ledger(OpsPlace(str(tmp_path)), "words")
 
 
 def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path
     late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
     write(tmp_path, *late)
     rebuilt = [replace(late[0], position=4, in_bronze=None, waits=True)]
-    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
+    replace_ledger(OpsPlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
     write(tmp_path, *late)
     assert written(tmp_path, "kind, in_bronze") == [("late", None)]
 
@@ -294,7 +294,7 @@ def test_what_comes_again_after_a_ledger_was_built_anew_has_its_lines_again(tmp_
     again = [*late, ingest(1), ingest(2), stream(0)]
     write(tmp_path, ingest(0), *again)
     rebuilt = [replace(late[0], position=4, published=5, in_bronze=None), ingest(0)]
-    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
+    replace_ledger(OpsPlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
     write(tmp_path, *(replace(line, position=5) if line.batch is None else line for line in again))
     assert written(tmp_path, "kind, batch, published") == [
         ("ingest", 0, None),
@@ -321,24 +321,24 @@ def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
     for query_id, hour in (("c", 3), ("e", 5), ("a", 1), ("f", 6), ("d", 4), ("b", 2)):
         scheduled = SCHEDULED_MS + next(logical) * 3_600_000
         lines, now = [stream(source=query_id), ingest()], SCHEDULED + timedelta(hours=hour)
-        write_ledger(TablePlace(uri), "clicks", "run", scheduled, lines, now)
+        write_ledger(OpsPlace(uri), "clicks", "run", scheduled, lines, now)
     other = [stream(source="other")]
-    write_ledger(TablePlace(uri), "views", "run", SCHEDULED_MS, other, SCHEDULED)
-    assert recorded_queries(TablePlace(uri), "clicks") == {
+    write_ledger(OpsPlace(uri), "views", "run", SCHEDULED_MS, other, SCHEDULED)
+    assert recorded_queries(OpsPlace(uri), "clicks") == {
         None: ("ingest-query",),
         "per_10m": ("a", "b", "c", "d", "e", "f"),
     }
-    replace_ledger(TablePlace(uri), "clicks", [stream(source="rebuilt")], SCHEDULED)
+    replace_ledger(OpsPlace(uri), "clicks", [stream(source="rebuilt")], SCHEDULED)
     later, now = [stream(source="a later one")], SCHEDULED + timedelta(hours=1)
-    write_ledger(TablePlace(uri), "clicks", "run", 0, later, now)
-    assert recorded_queries(TablePlace(uri), "clicks") == {"per_10m": ("rebuilt", "a later one")}
-    assert recorded_queries(TablePlace(str(tmp_path / "none")), "clicks") == {}
+    write_ledger(OpsPlace(uri), "clicks", "run", 0, later, now)
+    assert recorded_queries(OpsPlace(uri), "clicks") == {"per_10m": ("rebuilt", "a later one")}
+    assert recorded_queries(OpsPlace(str(tmp_path / "none")), "clicks") == {}
 
 
 def test_rows_that_rules_count_are_told_beside_lines_of_a_ledger_that_had_no_place_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, now = TablePlace(f"{tmp_path}/ledger"), ledger.SCHEMA
+    place, now = OpsPlace(f"{tmp_path}/ledger"), ledger.SCHEMA
     before = pa.schema([column for column in now if column.name != "counted"])
     monkeypatch.setattr(ledger, "SCHEMA", before)
     write_ledger(place, "clicks", "run-1", SCHEDULED_MS, [ingest()], SCHEDULED)

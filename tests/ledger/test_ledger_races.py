@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from tests.kit.patience import PATIENCE_SECONDS
 from tests.kit.running import query
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 
 SCHEMA = pa.schema([("pipeline", pa.string()), ("batch", pa.int64()), ("by", pa.string())])
 ROUNDS = 6
@@ -37,14 +37,14 @@ def append_rounds(folder: str, name: str, ready: Any) -> None:
     for batch in range(ROUNDS):
         ready.wait()
         row = {"pipeline": "clicks", "batch": batch, "by": name}
-        append_once(TablePlace(folder), SCHEMA, "", [("clicks/query", batch, row)])
+        append_once(OpsPlace(folder), SCHEMA, "", [("clicks/query", batch, row)])
 
 
 def append_of_its_own(folder: str, name: str, ready: Any) -> None:
     for batch in range(ROUNDS):
         ready.wait()
         row = {"pipeline": name, "batch": batch, "by": name}
-        append_once(TablePlace(folder), SCHEMA, "", [(f"{name}/query", batch, row)])
+        append_once(OpsPlace(folder), SCHEMA, "", [(f"{name}/query", batch, row)])
 
 
 def batches(folder: Path, pipeline: str) -> list[int]:
@@ -55,13 +55,13 @@ def batches(folder: Path, pipeline: str) -> list[int]:
 
 @pytest.mark.slow
 def test_the_same_rows_by_two_processes_are_written_once(tmp_path: Path) -> None:
-    ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
+    ensure_ops_table(OpsPlace(str(tmp_path)), SCHEMA, "")
     at_once(append_rounds, tmp_path, "one", "two")
     assert batches(tmp_path, "clicks") == list(range(ROUNDS))
 
 
 @pytest.mark.slow
 def test_pipelines_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
-    ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
+    ensure_ops_table(OpsPlace(str(tmp_path)), SCHEMA, "")
     at_once(append_of_its_own, tmp_path, "clicks", "words")
     assert batches(tmp_path, "clicks") == batches(tmp_path, "words") == list(range(ROUNDS))

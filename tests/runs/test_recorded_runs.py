@@ -1,4 +1,4 @@
-"""`ops/runs`: one row for each end of a run, also for a run that was killed after its publish."""
+"""`ops/runs`: one row for each run, also for a run that was killed after its publish."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidemark.gold.published import publish_note
 from tidemark.runs import recorded_runs
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.version import WRITTEN_BY, told_version
 
@@ -46,29 +47,65 @@ def runs(tmp_path: Path) -> str:
 def test_a_run_that_is_recorded_again_has_one_row(
     runs: str, result: RunResult, outcome: str
 ) -> None:
-    record_run(TablePlace(runs), result)
+    record_run(OpsPlace(runs), result)
     version = DeltaTable(runs).version()
-    record_run(TablePlace(runs), result)
+    record_run(OpsPlace(runs), result)
     assert rows(runs) == [(result.run_id, outcome)]
     assert DeltaTable(runs).version() == version
 
 
-def test_a_held_run_gets_a_second_row_when_it_is_published(runs: str) -> None:
-    record_run(TablePlace(runs), GOOD.model_copy(update={"held": True}))
-    record_run(TablePlace(runs), GOOD)
-    record_run(TablePlace(runs), GOOD)
-    assert rows(runs, "outcome") == [("held",), ("succeeded",)]
+HELD = GOOD.model_copy(update={"held": True})
+OUTCOMES = {"held": HELD, "failed": RESULT, "succeeded": GOOD}
+
+
+@pytest.mark.parametrize("before", [[], ["other", "another"]])
+@pytest.mark.parametrize(
+    ("told", "last"),
+    [
+        (["held", "succeeded", "succeeded"], "succeeded"),
+        (["held", "failed", "succeeded"], "succeeded"),
+        (["held", "failed", "held"], "failed"),
+        # What was published once is published, whatever a repetition says.
+        (["held", "succeeded", "failed"], "succeeded"),
+    ],
+)
+def test_a_run_has_one_row_which_tells_its_last_outcome(
+    runs: str, told: list[str], last: str, before: list[str]
+) -> None:
+    for name in before:
+        record_run(OpsPlace(runs), GOOD.model_copy(update={"run_id": name}))
+    if before:
+        # The run's file has rows of others too.
+        record_run(OpsPlace(runs), OUTCOMES[told[0]])
+        DeltaTable(runs).optimize.compact()
+    for outcome in told:
+        record_run(OpsPlace(runs), OUTCOMES[outcome])
+    others = [(name, "succeeded") for name in before]
+    assert rows(runs) == sorted([(GOOD.run_id, last), *others])
+
+
+def test_the_row_of_a_published_run_is_written_without_the_files_of_others(runs: str) -> None:
+    for name in ("one", "two"):
+        record_run(OpsPlace(runs), GOOD.model_copy(update={"run_id": name}))
+    before = set(DeltaTable(runs).file_uris())
+    odd = {"run_id": "it's \\ é", "started_at": STARTED + timedelta(microseconds=123_457)}
+    record_run(OpsPlace(runs), HELD.model_copy(update=odd))
+    record_run(OpsPlace(runs), GOOD.model_copy(update=odd))
+    assert before < set(DeltaTable(runs).file_uris())
+    assert rows(runs)[0] == (odd["run_id"], "succeeded")
+    assert len(rows(runs)) == 3
+    assert DeltaTable(runs).history(1)[0]["operationMetrics"]["num_removed_files"] == 1
 
 
 def test_each_try_of_a_run_has_its_row(runs: str) -> None:
-    record_run(TablePlace(runs), RESULT)
+    record_run(OpsPlace(runs), RESULT)
     later = {"started_at": STARTED + timedelta(minutes=1), "ended_at": STARTED + timedelta(hours=1)}
-    record_run(TablePlace(runs), GOOD.model_copy(update=later))
+    record_run(OpsPlace(runs), GOOD.model_copy(update=later))
     assert rows(runs, "outcome") == [("failed",), ("succeeded",)]
 
 
 def test_a_row_tells_what_the_result_tells(runs: str) -> None:
-    record_run(TablePlace(runs), RESULT)
+    record_run(OpsPlace(runs), RESULT)
     (row,) = DeltaTable(runs).to_pyarrow_table().to_pylist()
     assert (row["rows_read"], row["rows_accepted"], row["rows_rejected"]) == (5, 3, 2)
     assert dict(row["reasons"]) == RESULT.rows.rejected
@@ -91,15 +128,8 @@ def test_rows_tell_their_tidemark_beside_rows_of_before_and_a_former_build_adds_
     before = pa.schema([column for column in now if column.name not in later])
     for number, schema in enumerate((before, now, before)):
         monkeypatch.setattr(recorded_runs, "SCHEMA", schema)
-        record_run(TablePlace(runs), GOOD.model_copy(update={"run_id": str(number)}))
+        record_run(OpsPlace(runs), GOOD.model_copy(update={"run_id": str(number)}))
     assert rows(runs, "run, tidemark") == [("0", None), ("1", told_version()), ("2", None)]
-
-
-def test_pipelines_have_rows_of_their_own(runs: str) -> None:
-    record_run(TablePlace(runs), GOOD)
-    record_run(TablePlace(runs), GOOD.model_copy(update={"pipeline": "words"}))
-    record_run(TablePlace(runs), GOOD.model_copy(update={"pipeline": "words"}))
-    assert rows(runs, "pipeline") == [("clicks",), ("words",)]
 
 
 @pytest.fixture
@@ -152,13 +182,23 @@ def test_a_run_that_told_its_end_was_not_interrupted(place: Place, result: RunRe
     assert len(rows(place.places.runs)) == 1
 
 
-def test_a_run_whose_publish_step_was_killed_has_a_held_and_an_interrupted_row(
+def test_a_run_whose_publish_step_was_killed_is_interrupted_and_keeps_what_it_counted(
     place: Place,
 ) -> None:
-    record_run(place.warehouse.runs, GOOD.model_copy(update={"held": True}))
+    record_run(place.warehouse.runs, HELD)
+    (held,) = DeltaTable(place.places.runs).to_pyarrow_table().to_pylist()
     publish(place, GOOD.run_id, STARTED)
     interrupted(place)
-    assert rows(place.places.runs, "outcome") == [("held",), ("interrupted",)]
+    (row,) = DeltaTable(place.places.runs).to_pyarrow_table().to_pylist()
+    assert row["outcome"] == "interrupted"
+    ((of_held,), (of_row,)) = held.pop("tables"), row.pop("tables")
+    assert of_row["gold_version"] == 1
+    assert {**of_row, "gold_version": None} == {**of_held, "gold_version": None}
+    told = {"outcome", "trigger", "written_at"}
+    assert [name for name in held if held[name] != row[name] and name not in told] == []
+    # A repeated publish tells all of it.
+    record_run(place.warehouse.runs, GOOD)
+    assert rows(place.places.runs, "outcome") == [("succeeded",)]
 
 
 def test_a_second_try_that_was_killed_is_told_apart_from_the_first(place: Place) -> None:

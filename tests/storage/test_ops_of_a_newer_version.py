@@ -12,7 +12,7 @@ from tidemark.ledger import ledger
 from tidemark.quality import record as quality
 from tidemark.runs import recorded_runs
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.upkeep import record as upkeep
 
 SCHEMAS = {
@@ -25,7 +25,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_column_that_is_not_known_is_null_in_new_rows(tmp_path: Path, name: str) -> None:
-    known, place = SCHEMAS[name], TablePlace(str(tmp_path / name))
+    known, place = SCHEMAS[name], OpsPlace(str(tmp_path / name))
     newer = pa.schema([*known, pa.field("newer", pa.string())])
     ensure_ops_table(place, newer, "of a newer version")
     row = {"pipeline": "clicks"}
@@ -37,7 +37,7 @@ def test_a_column_that_is_not_known_is_null_in_new_rows(tmp_path: Path, name: st
 
 
 def test_upkeep_is_recorded_beside_what_a_newer_version_recorded(tmp_path: Path) -> None:
-    place = TablePlace(str(tmp_path / "upkeep"))
+    place = OpsPlace(str(tmp_path / "upkeep"))
     newer = pa.schema([*upkeep.SCHEMA, pa.field("newer", pa.string())])
     ensure_ops_table(place, newer, "of a newer version")
     upkeep.append_upkeep(place, [{"pipeline": "clicks"}])

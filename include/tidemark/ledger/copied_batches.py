@@ -22,6 +22,7 @@ from tidemark.operators.batches_read import OtherInput, ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import Row, append_once
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -60,7 +61,7 @@ class CopiedQuery:
     after_a_kill="before: housekeeping has removed nothing; after: a repeat finds the batches "
     "copied",
 )
-def copy_batches(place: TablePlace, queries: Iterable[CopiedQuery]) -> None:
+def copy_batches(place: OpsPlace, queries: Iterable[CopiedQuery]) -> None:
     """Copy what the offset logs say of batches that are not there yet, in one commit.
 
     Repeating it after a crash writes nothing twice. Offsets that cannot be used are left out.

@@ -36,6 +36,7 @@ from tidemark.storage.delta.ops import (
     ops_rows,
     removed_name,
 )
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
@@ -233,7 +234,7 @@ def last_batch_written(ledger: DeltaTable | None, pipeline: str, source: str) ->
     "batches",
 )
 def write_ledger(
-    ledger: TablePlace,
+    ledger: OpsPlace,
     pipeline: str,
     run_id: str,
     scheduled_ms: int,
@@ -256,7 +257,7 @@ def write_ledger(
     "it again",
 )
 def replace_ledger(
-    ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine], now: datetime
+    ledger: OpsPlace, pipeline: str, lines: Sequence[LedgerLine], now: datetime
 ) -> None:
     """Put these lines in the place of all that count of a pipeline, in one commit. What a rewind
     has undone stays: no table tells it any more. What comes after them has lines again, also where
@@ -294,7 +295,7 @@ def replace_ledger(
     "settled",
 )
 def settle_ledger(
-    ledger: TablePlace,
+    ledger: OpsPlace,
     pipeline: str,
     lines: Sequence[LedgerLine],
     rewind: str,

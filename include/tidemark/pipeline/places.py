@@ -10,6 +10,8 @@ from tidemark.pipeline.source_files import is_uri
 
 # What the query that reads the source is called; tables' queries have the tables' names.
 INGEST = "ingest"
+# The tables of `ops`.
+OPS_TABLES = ("ledger", "runs", "batches", "upkeep", "quality")
 # The generation of a table that nobody has migrated.
 FIRST_GENERATION = 1
 _LONGEST_NAME = 180
@@ -121,32 +123,38 @@ class Places:
 
     @property
     def ops(self) -> str:
-        """The folder of the tables that all pipelines write."""
+        """The folder of the Delta tables that account for what the pipeline did. A table of the
+        pipeline may be called `ops` as well: its folders are beside these."""
+        return f"{self.folder}/ops"
+
+    @property
+    def shared_ops(self) -> str:
+        """The folder of the tables in which all pipelines had these rows before."""
         return f"{self.root}/ops"
 
     @property
     def ledger(self) -> str:
-        """The Delta table in which all pipelines account for their rows."""
+        """The Delta table in which the pipeline accounts for its rows."""
         return f"{self.ops}/ledger"
 
     @property
     def runs(self) -> str:
-        """The Delta table of the runs of all pipelines."""
+        """The Delta table of the pipeline's runs."""
         return f"{self.ops}/runs"
 
     @property
     def batches(self) -> str:
-        """The Delta table of what offset logs said of the batches of all pipelines' tables."""
+        """The Delta table of what offset logs said of the batches of its tables."""
         return f"{self.ops}/batches"
 
     @property
     def upkeep(self) -> str:
-        """The Delta table of the upkeep of all pipelines' checkpoints."""
+        """The Delta table of the upkeep of its checkpoints and tables."""
         return f"{self.ops}/upkeep"
 
     @property
     def quality(self) -> str:
-        """The Delta table of what the checks of all pipelines said."""
+        """The Delta table of what its checks said."""
         return f"{self.ops}/quality"
 
     @property

@@ -21,6 +21,7 @@ from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.acceptance import CheckOverride
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns, ops_rows
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 
 _FIELDS = [
@@ -33,7 +34,7 @@ _FIELDS = [
     *ops_columns(TEXT, "examples", "data_docs", "accepted", "accepted_by"),
 ]
 SCHEMA = pa.schema(_FIELDS)
-_DESCRIPTION = "What the checks of all pipelines said of each run"
+_DESCRIPTION = "What the checks of the pipeline said of each run"
 
 
 class JudgedRun(Protocol):
@@ -53,7 +54,7 @@ class JudgedRun(Protocol):
     "added again",
 )
 def record_verdicts(
-    quality: TablePlace,
+    quality: OpsPlace,
     run: JudgedRun,
     time: datetime,
     verdicts: Sequence[CheckVerdict],

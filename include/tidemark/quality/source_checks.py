@@ -81,7 +81,7 @@ def _rows_before(runs: DeltaTable, run: RunResult, number: int) -> list[int]:
     look = number * _FIRST_LOOK
     while True:
         rows = newest_rows(runs, run.pipeline, "started_at", look)
-        # A run that is held, published and tried again has a row for each.
+        # The table that pipelines shared has several rows of a run.
         read = {
             (row["run"], row["started_at"]): judged
             for row in rows

@@ -1,7 +1,7 @@
 """Are the ledger and a pipeline's folder of one moment?
 
-`ops/` is all pipelines', so either may come back from a backup alone. Asked by `losses.py`, of
-tables and checkpoints that fit each other:
+The ledger is in the folder, and may come back from a backup alone, or be left where the rest does.
+Asked by `losses.py`, of tables and checkpoints that fit each other:
 - the ledger has lines of batches that a query has not planned: batches that come again would be
   taken for those that have their lines;
 - a run published rows of batches that the ledger has no line of: a run accounts before it
@@ -38,7 +38,7 @@ def misfits(tables: tuple[TableInventory, ...], place: TablePlace) -> Iterator[s
             yield (
                 f"Gold of {table.name} was published from batch {lacking} of {table.ingest.uri}, "
                 f"and {place.uri} has its lines up to batch {last}: the ledger is older than the "
-                "pipeline's folder."
+                "rest of the folder."
             )
 
 
@@ -49,7 +49,7 @@ def _older_folder(table: TableInventory, ledger: DeltaTable | None) -> Iterator[
         if last > query.planned:
             yield (
                 f"The last planned batch of {query.uri} is {query.planned}, and the ledger has "
-                f"its lines up to batch {last}: the pipeline's folder is older than the ledger."
+                f"its lines up to batch {last}: the rest of the folder is older than the ledger."
             )
 
 

@@ -270,7 +270,7 @@ def _of_ledger(
             misfit,
             "Lost at most: lines of the ledger; a run would leave out more of them.",
             f"`tidemark ledger rebuild {pipeline}` makes its lines of what the tables tell, and "
-            "runs go on. Or restore the root's `ops` and the pipeline's folder from one backup.",
+            "runs go on. Or restore all of the pipeline's folder, with its `ops`, from one backup.",
         ),
     )
 

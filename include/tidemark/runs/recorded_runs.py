@@ -1,14 +1,15 @@
 """`ops/runs`: a row for each run, with what it found, did and cost. Written without a JVM.
 
-A run that is held has a row of outcome `held`, and another one once it is published. A run that
-published and was killed before it could write its row gets one from gold's commits, of outcome
-`interrupted`, before anything is published again.
+The row of a run that is held is of outcome `held`; once it is published, another takes its place. A
+run that published and was killed before it could say so gets the outcome `interrupted` by gold's
+commits, before anything is published again. A run that is tried again from its start is another
+run, of the same name, with a later `started_at`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,12 +35,15 @@ from tidemark.storage.delta.ops import (
     ops_columns,
     ops_rows,
 )
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.version import WRITTEN_BY, told_version
 
 _LOG = logging.getLogger(__name__)
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
+# Of two outcomes of one run, the later one here is so: what was published once is published.
+_ORDER = (HELD, FAILED, INTERRUPTED, SUCCEEDED)
 
 _TABLE = pa.struct(
     [
@@ -66,7 +70,7 @@ _FIELDS = [
     *ops_columns(TEXT, WRITTEN_BY),
 ]
 SCHEMA = pa.schema(_FIELDS)
-_DESCRIPTION = "The runs of all pipelines"
+_DESCRIPTION = "The runs of the pipeline"
 # Gold's newest commit is a publish, but for fences and what maintenance commits in between.
 _RECENT = 20
 
@@ -76,15 +80,19 @@ _RECENT = 20
     after_a_kill="before: the next run records what was published as interrupted; after: nothing "
     "is due",
 )
-def record_run(runs: TablePlace, result: RunResult) -> None:
-    """Append the run's row, unless the table has it."""
-    _append_missing(runs, result.pipeline, _row(result))
+def record_run(runs: OpsPlace, result: RunResult) -> None:
+    """Write the run's row, in the place of the one that it has, if it has one of an earlier
+    outcome; else nothing."""
+    table, row = _table_of(runs), _row(result)
+    there = _there(table, row)
+    if there is None or _order(row) > _order(there):
+        _write(table, row, there)
 
 
 def try_to_record_run(
-    runs: TablePlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
+    runs: OpsPlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
 ) -> None:
-    """Append the row of a run that is over, where that is possible. It is as good without its
+    """Write the row of a run that is over, where that is possible. It is as good without its
     row, whatever keeps that from being written: the next start says what is missing of a
     published one. One that stopped at this machine's clock has none, for its times are wrong."""
     try:
@@ -99,7 +107,8 @@ def try_to_record_run(
     after_a_kill="before: the next run records it; after: the next run finds it recorded",
 )
 def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
-    """Append the row of the run that published last, where it was killed before it could."""
+    """Write the row of the run that published last, where it was killed before it could: what is
+    known of it is what its row of outcome `held` tells, if it has one, and what gold does."""
     published = _last_publishes(pipeline, warehouse)
     if not published:
         return
@@ -118,7 +127,10 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
         "tables": tables,
         WRITTEN_AT: datetime.now(UTC),
     }
-    _append_missing(warehouse.runs, pipeline.name, row)
+    table = _table_of(warehouse.runs)
+    there = _there(table, row)
+    if there is None or there["outcome"] == HELD:
+        _write(table, _interrupted(row, there), there)
 
 
 def last_published(pipeline: Pipeline, warehouse: Warehouse) -> datetime | None:
@@ -151,32 +163,65 @@ def _last_publish(gold: TablePlace) -> tuple[int, PublishedNote] | None:
     return None
 
 
-def _append_missing(runs: TablePlace, pipeline: str, row: dict[str, Any]) -> None:
-    table = ensure_ops_table(runs, SCHEMA, _DESCRIPTION)
-    if not _has(table, pipeline, row):
-        write_deltalake(table, ops_rows(table, SCHEMA, [row]), mode="append")
+def one_row_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A row of each run, of rows of a table that has several of a run, as the shared one did: those
+    of its former outcomes stayed beside the last."""
+    found: dict[tuple[str, datetime], Mapping[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (_order(row), row["ended_at"] or row["started_at"])):
+        key = row["run"], row["started_at"]
+        is_interrupted = row["outcome"] == INTERRUPTED
+        found[key] = _interrupted(row, found.get(key)) if is_interrupted else row
+    return list(found.values())
 
 
-def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
-    """Is the row there? An interrupted run's is needed only where the run has no final one."""
-    outcomes = [row["outcome"]] if row["outcome"] != INTERRUPTED else list(_FINAL)
-    known = dataset_of(table, _of_run(pipeline, row["run"]))
-    same = (
-        (field("pipeline") == pipeline)
-        & (field("run") == row["run"])
-        & (field("started_at") == pa.scalar(row["started_at"], TIME))
-        & field("outcome").isin(outcomes)
+def one_row_of_each(rows: pa.Table) -> pa.Table:
+    """`one_row_each` of a table."""
+    return pa.Table.from_pylist([dict(row) for row in one_row_each(rows.to_pylist())], rows.schema)
+
+
+def _interrupted(row: Mapping[str, Any], there: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """An interrupted run's row, with what its held one knew."""
+    if there is None or there["outcome"] != HELD:
+        return row
+    tables = {table["table"]: table for table in there["tables"] or ()}
+    for table in row["tables"]:
+        tables[table["table"]] = _over(tables.get(table["table"], {}), table)
+    return _over(there, row) | {"tables": list(tables.values())}
+
+
+def _over(known: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    return {**known, **{name: value for name, value in newer.items() if value is not None}}
+
+
+def _order(row: Mapping[str, Any]) -> int:
+    return _ORDER.index(row["outcome"]) if row["outcome"] in _ORDER else len(_ORDER)
+
+
+def _table_of(runs: OpsPlace) -> DeltaTable:
+    return ensure_ops_table(runs, SCHEMA, _DESCRIPTION, one_row_of_each)
+
+
+def _there(table: DeltaTable, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The row that a run has; files of other runs are left out by their statistics."""
+    escaped = row["run"].replace("'", "''")
+    same = (field("run") == row["run"]) & (
+        field("started_at") == pa.scalar(row["started_at"], TIME)
     )
-    return bool(known.count_rows(filter=same))
+    known = dataset_of(table, f"run = '{escaped}'").to_table(filter=same)
+    rows: list[dict[str, Any]] = known.to_pylist()
+    return rows[0] if rows else None
 
 
-def _of_run(pipeline: str, run: str) -> str:
-    """Files of other runs are left out by their statistics, and not opened."""
-    escaped = run.replace("'", "''")
-    return f"pipeline = '{pipeline}' AND run = '{escaped}'"
-
-
-_FINAL = (SUCCEEDED, FAILED, INTERRUPTED)
+def _write(table: DeltaTable, row: Mapping[str, Any], there: Mapping[str, Any] | None) -> None:
+    """In one commit. A row that is there stays in no other file than the one that it is in."""
+    rows = ops_rows(table, SCHEMA, [row])
+    if there is None:
+        write_deltalake(table, rows, mode="append")
+        return
+    run, began = row["run"].replace("'", "''"), row["started_at"].astimezone(UTC).isoformat()
+    write_deltalake(
+        table, rows, mode="overwrite", predicate=f"run = '{run}' AND started_at = '{began}'"
+    )
 
 
 def _row(result: RunResult) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tables and files of a pipeline, and those that it shares with others, as handles."""
+"""The tables and files of a pipeline as handles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import Fence, FilePlace, unfenced
 
@@ -15,7 +16,7 @@ from tidemark.storage.file_place import Fence, FilePlace, unfenced
 class Warehouse:
     """Hands out the places of a pipeline, so that nobody passes places and options by hand.
 
-    `fence` is that of the pipeline's own places and of the ledger's rebuilding; rows that are only
+    `fence` is that of the pipeline's tables and of the ledger's rebuilding; rows that are only
     added to the tables of `ops/` need none.
     """
 
@@ -72,29 +73,34 @@ class Warehouse:
         return self.file_at(self.places.results)
 
     @property
-    def ledger(self) -> TablePlace:
-        """Where all pipelines account for their rows."""
-        return self.table_at(self.places.ledger)
+    def ledger(self) -> OpsPlace:
+        """Where the pipeline accounts for its rows."""
+        return self.ops_table("ledger")
 
     @property
-    def runs(self) -> TablePlace:
-        """The runs of all pipelines."""
-        return self.table_at(self.places.runs)
+    def runs(self) -> OpsPlace:
+        """The pipeline's runs."""
+        return self.ops_table("runs")
 
     @property
-    def batches(self) -> TablePlace:
-        """What offset logs said of the batches of all pipelines' tables."""
-        return self.table_at(self.places.batches)
+    def batches(self) -> OpsPlace:
+        """What offset logs said of the batches of its tables."""
+        return self.ops_table("batches")
 
     @property
-    def upkeep(self) -> TablePlace:
-        """The upkeep of all pipelines' checkpoints and tables."""
-        return self.table_at(self.places.upkeep)
+    def upkeep(self) -> OpsPlace:
+        """The upkeep of its checkpoints and tables."""
+        return self.ops_table("upkeep")
 
     @property
-    def quality(self) -> TablePlace:
-        """What the checks of all pipelines said."""
-        return self.table_at(self.places.quality)
+    def quality(self) -> OpsPlace:
+        """What its checks said."""
+        return self.ops_table("quality")
+
+    def ops_table(self, name: str) -> OpsPlace:
+        """One of `OPS_TABLES`."""
+        own, shared = f"{self.places.ops}/{name}", f"{self.places.shared_ops}/{name}"
+        return OpsPlace(own, self.options, self.fence, self.places.pipeline, shared)
 
     def table_at(self, uri: str) -> TablePlace:
         """Any other table."""

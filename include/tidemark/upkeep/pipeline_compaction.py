@@ -18,7 +18,7 @@ from tidemark.checkpoint.state.plan_compaction import CompactionPlan, plan_compa
 from tidemark.errors import CompactionRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.compaction_result import QueryCompaction
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.record import COMPACTION, append_upkeep, row_head
@@ -70,7 +70,7 @@ def check_no_compaction_refused(pipeline: str, planned: Sequence[Planned]) -> No
 
 
 def record_compactions(
-    upkeep: TablePlace,
+    upkeep: OpsPlace,
     pipeline: str,
     run_id: str,
     time: datetime,

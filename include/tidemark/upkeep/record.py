@@ -23,7 +23,7 @@ from tidemark.storage.delta.ops import (
     ops_columns,
     ops_rows,
 )
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.upkeep.checkpoints_in_use import InUse
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
@@ -85,7 +85,7 @@ _FIELDS = [
     *ops_columns(_REWIND, "rewind"),
 ]
 SCHEMA = pa.schema(_FIELDS)
-_DESCRIPTION = "The upkeep of the checkpoints and tables of all pipelines"
+_DESCRIPTION = "The upkeep of the checkpoints and tables of the pipeline"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Kept:
 
 
 def record_upkeep(
-    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, kept: Sequence[Kept]
+    upkeep: OpsPlace, pipeline: str, run_id: str, time: datetime, kept: Sequence[Kept]
 ) -> None:
     """Append a row for each checkpoint, once its files are gone. `time` is when it began, in UTC.
 
@@ -114,7 +114,7 @@ def record_upkeep(
     after_a_kill="before: what was removed is told nowhere; after: a repeat finds nothing to "
     "remove",
 )
-def append_upkeep(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None:
+def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
         table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)

@@ -18,7 +18,7 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.errors import StateLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.record import STATE_CHECK, append_upkeep, row_head
@@ -48,7 +48,7 @@ def check_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Checked, ...
 
 
 def record_checks(
-    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, checked: Sequence[Checked]
+    upkeep: OpsPlace, pipeline: str, run_id: str, time: datetime, checked: Sequence[Checked]
 ) -> None:
     """Append a row to `ops/upkeep` for each store that was checked. `time` is in UTC.
 

@@ -12,13 +12,11 @@ from deltalake import DeltaTable
 from tidemark import errors
 from tidemark.operators.repaired import BACKFILL, MIGRATION
 from tidemark.runs.generations import ROLLBACK
-from tidemark.runs.recorded_runs import HELD, INTERRUPTED
+from tidemark.runs.recorded_runs import INTERRUPTED, one_row_each
 from tidemark.storage.delta.ops import newest_rows
 
-# A run that is held, published and tried again has a row for each.
 # What starts no run of the stream.
 _OTHERS = (BACKFILL, MIGRATION, ROLLBACK)
-_ROWS_OF_A_RUN = 3
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class TableOfRun:
 
 @dataclass(frozen=True)
 class RecentRun:
-    """A run as its last row tells it. Of an interrupted one only its tables' publish is known.
+    """A run as its row tells it. Of an interrupted one only its tables' publish is known.
 
     Times are in UTC. `reasons` are rejected rows by reason, `rules` accepted ones by the rules
     that count them; empty of a run of a version that did not note them.
@@ -111,27 +109,12 @@ def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[Re
         return ()
     asked = number
     while True:
-        found = _newest(runs, pipeline, asked)
-        of_stream = [row for row in found if row["trigger"] not in _OTHERS]
-        if len(of_stream) >= number or len(found) < asked:
-            return tuple(_run(row) for row in of_stream[:number])
+        rows = newest_rows(runs, pipeline, "started_at", asked)
+        found = [row for row in one_row_each(rows) if row["trigger"] not in _OTHERS]
+        if len(found) >= number or len(rows) < asked:
+            newest = sorted(found, key=lambda row: row["started_at"], reverse=True)
+            return tuple(_run(row) for row in newest[:number])
         asked *= 4
-
-
-def _newest(runs: DeltaTable, pipeline: str, number: int) -> list[dict[str, Any]]:
-    """The last row of each of the newest runs, whatever started them; fewer where there are."""
-    rows = newest_rows(runs, pipeline, "started_at", number * _ROWS_OF_A_RUN)
-    last: dict[tuple[str, datetime], dict[str, Any]] = {}
-    for row in sorted(rows, key=_order):
-        last[row["run"], row["started_at"]] = row
-    return sorted(last.values(), key=lambda row: row["started_at"], reverse=True)
-
-
-def _order(row: Mapping[str, Any]) -> tuple[int, datetime]:
-    """The rows of a run in the order of what they tell: an interrupted run wrote no end of its
-    own after the one of its held try."""
-    final = {HELD: 0, INTERRUPTED: 2}.get(row["outcome"], 1)
-    return final, row["ended_at"] or row["started_at"]
 
 
 def _run(row: Mapping[str, Any]) -> RecentRun:

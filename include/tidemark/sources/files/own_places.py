@@ -23,7 +23,7 @@ def check_reaches_no_own_place(source: SourceFiles, places: Places) -> None:
     `source.folder` is a place. ValueError for a pattern that cannot be read.
     """
     pattern = file_pattern(source)
-    for own in (places.folder, places.ops):
+    for own in (places.folder, places.shared_ops):
         begins, written = _resolved(pattern.folder), _resolved(own)
         if _below(begins, written) is not None or (
             (parts := _below(written, begins)) is not None and pattern.enters(parts)

@@ -31,10 +31,10 @@ def set_broken_aside(
             continue
         moved = _move(place, damage, now) if is_local(place.uri) else None
         if moved is None:
-            say(f"ops/{name} is broken, and what is to be written to it may fail: {damage}")
+            say(f"{place.uri} is broken, and what is to be written to it may fail: {damage}")
             continue
         aside.add(name)
-        say(f"ops/{name} was broken, is kept as {moved} and made anew. It was: {damage}")
+        say(f"{place.uri} was broken, is kept as {moved} and made anew. It was: {damage}")
     return frozenset(aside)
 
 

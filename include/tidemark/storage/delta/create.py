@@ -26,6 +26,7 @@ _PLAIN = {
 # delta-rs is 100, and each opening of a table reads all entries behind the last one (15 ms of them
 # where it is 3 with ten).
 _OFTEN_CHECKPOINTED = {"delta.checkpointInterval": "10"}
+PROPERTIES = {**_PLAIN, **_OFTEN_CHECKPOINTED}
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,13 @@ class TableSpec:
     may_add: Collection[str] | None = ()
 
 
-def ensure_table(place: TablePlace, spec: TableSpec) -> DeltaTable:
-    """The table, made when it is not there yet. Safe to repeat, also after a crash.
+def ensure_table(place: TablePlace, spec: TableSpec, known: DeltaTable | None = None) -> DeltaTable:
+    """The table, made when it is not there yet; `known`, where somebody has opened it. Safe to
+    repeat, also after a crash.
 
     Raises TableMismatch where an existing table's columns do not fit; nothing is changed then.
     """
-    table = place.open()
+    table = place.open() if known is None else known
     if table is None:
         return _create(place, spec)
     _check(place, table, spec)
@@ -68,7 +70,7 @@ def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
         mode="ignore",
         partition_by=list(spec.partition_by),
         description=spec.description,
-        configuration={**_PLAIN, **_OFTEN_CHECKPOINTED, **spec.properties},
+        configuration={**PROPERTIES, **spec.properties},
         storage_options=delta_options(place.options),
         commit_properties=CommitProperties(app_transactions=transactions or None),
     )

@@ -1,8 +1,8 @@
-"""The tables of `ops/`: append-only, for all pipelines, written without a JVM."""
+"""The tables of `ops/`, five of each pipeline, written without a JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
 from operator import or_
@@ -17,7 +17,7 @@ from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace, as_they_are, move_ops_table
 
 Row = tuple[str, int, dict[str, Any]]
 TEXT, COUNT, NUMBER, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")
@@ -30,15 +30,15 @@ def ops_columns(kind: pa.DataType, *names: str) -> list[pa.Field[Any]]:
     return [pa.field(name, kind) for name in names]
 
 
-def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> DeltaTable:
-    """The table, partitioned by pipeline; made where it is missing."""
-    spec = TableSpec(
-        Schema.from_arrow(schema).to_json(),
-        ("pipeline",),
-        description,
-        may_add=None,
-    )
-    return ensure_table(place, spec)
+def ensure_ops_table(
+    place: OpsPlace,
+    schema: pa.Schema,
+    description: str,
+    moving: Callable[[pa.Table], pa.Table] = as_they_are,
+) -> DeltaTable:
+    """The pipeline's own table; made where it is missing, of the rows of before where there are."""
+    spec = TableSpec(Schema.from_arrow(schema).to_json(), (), description, may_add=None)
+    return ensure_table(place.own, spec, move_ops_table(place, moving))
 
 
 def ops_rows(table: DeltaTable, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -51,9 +51,7 @@ def removed_name(pipeline: str) -> str:
     return f"{pipeline}/removed by maintenance"
 
 
-def append_once(
-    place: TablePlace, schema: pa.Schema, description: str, rows: Sequence[Row]
-) -> None:
+def append_once(place: OpsPlace, schema: pa.Schema, description: str, rows: Sequence[Row]) -> None:
     """Append rows that the table does not have yet, in one commit.
 
     A row comes as (source, position, columns). The commit notes each source's last position as
@@ -80,10 +78,12 @@ def newest_rows(
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return []
-    own = files.filter(ds.field("partition.pipeline") == pipeline)
+    # Of a table that pipelines shared.
+    if "partition.pipeline" in files.column_names:
+        files = files.filter(ds.field("partition.pipeline") == pipeline)
     if kinds:
-        own = own.filter(_may_hold("kind", kinds))
-    newest: list[dict[str, Any]] = own.sort_by([(f"max.{time}", "descending")]).to_pylist()
+        files = files.filter(_may_hold("kind", kinds))
+    newest: list[dict[str, Any]] = files.sort_by([(f"max.{time}", "descending")]).to_pylist()
     if not newest:
         return []
     counts = accumulate(file["num_records"] for file in newest)

@@ -50,11 +50,10 @@ def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlac
     after_a_kill="before: all rows are there; after: a repeat finds none to drop",
 )
 def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
-    """Write the rows of a pipeline's partition anew that stay, in one commit, which counts those
-    that go.
+    """Write a pipeline's rows anew that stay, in one commit, which counts those that go.
 
     Not by delta-rs's DELETE: it writes strings as Arrow views, which pyarrow cannot filter. Rows
-    that are appended to the partition meanwhile exclude this.
+    that are appended meanwhile exclude this.
     """
     own = f"pipeline = '{pipeline}'"
     known = dataset_of(table, own)

@@ -1,4 +1,4 @@
-"""The maintenance of a pipeline: its tables, its part of `ops/`, its result files.
+"""The maintenance of a pipeline: its tables, also those of `ops`, its result files.
 
 The life of one that is carried out:
 1. take the pipeline's lease, over from one that was killed, but from nothing that lives;
@@ -26,7 +26,8 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.generations import abandoned, begun_at, generations
 from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
-from tidemark.storage.delta.place import TablePlace
+from tidemark.runs.repair_ops import move_ops_tables
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_in_use, generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -104,6 +105,7 @@ def maintain_pipeline(
     """
     with pipeline_lease(pipeline, settings, run_id, "maintenance", ends_processes=False) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+        move_ops_tables(warehouse)
         plans = tuple(_plans(pipeline, settings, now))
         for plan in plans:
             carry_out_maintenance(pipeline.name, plan, warehouse.table_at(plan.uri))
@@ -162,10 +164,11 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
 def _plan_ops(
     pipeline: Pipeline, ageing: Ageing, settings: Settings, now: datetime
 ) -> MaintenancePlan:
-    """Only the pipeline's own partition is written; log and unused files are everybody's."""
-    name = f"ops/{ageing.place.uri.rpartition('/')[2]}"
-    target = MaintainedTable(name, ageing.place, only=pipeline.name)
-    plan = plan_table(target, ageing.table, settings.maintenance, now)
+    """Nobody reads these tables commit by commit, so their logs need not be longer than readers of
+    a version take."""
+    target = MaintainedTable(f"ops/{ageing.place.uri.rpartition('/')[2]}", ageing.place)
+    keep = settings.maintenance.model_copy(update={"log_retention": settings.maintenance.retention})
+    plan = plan_table(target, ageing.table, keep, now)
     going = old_rows(ageing, pipeline.name)
     if going is not None:
         plan = plan.with_old_rows(going, ageing.stays)
@@ -190,7 +193,7 @@ def plan_results(
 
 
 def record_maintenance(
-    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[MaintenancePlan]
+    upkeep: OpsPlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[MaintenancePlan]
 ) -> None:
     """Append a row for each plan, once it is carried out. `time` is when it began, in UTC.
 

@@ -29,7 +29,7 @@ from tidemark.upkeep.maintenance.plan import Part, Work
 
 @dataclass(frozen=True)
 class Ageing:
-    """A table of `ops/`, and which of its rows stay, whatever their pipeline; None: all do."""
+    """A table of `ops/`, and which of its rows stay; None: all do."""
 
     place: TablePlace
     table: DeltaTable
@@ -38,7 +38,7 @@ class Ageing:
 
 
 def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ageing]:
-    """The tables of `ops/` that are there. `now` is in UTC."""
+    """The pipeline's own tables of `ops/` that are there. `now` is in UTC."""
     tables = Warehouse.of(pipeline.name, settings)
     before = now - settings.maintenance.ops_retention
     rules = (
@@ -49,7 +49,7 @@ def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iter
         (tables.ledger, partial(_of_ledger, before), "; lines that do not balance stay"),
     )
     for place, stays, more in rules:
-        if (table := place.open()) is not None:
+        if (table := place.own.open()) is not None:
             why = f"written before {instant_text(epoch_ms(before))}{more}"
             yield Ageing(place, table, stays(table), why)
 

@@ -112,13 +112,11 @@ def _versions(
 
 @dataclass(frozen=True)
 class MaintainedTable:
-    """A table to be maintained. `only`: the partition that is the pipeline's own, of a table that
-    pipelines share; None where all of it is."""
+    """A table to be maintained, and who reads it commit by commit."""
 
     name: str
     place: TablePlace
     readers: tuple[TableReader, ...] = ()
-    only: str | None = None
 
 
 def plan_table(
@@ -135,7 +133,7 @@ def plan_table(
         why = _refusal(behind, keep.retention)
         return MaintenancePlan(target.name, target.place.uri, refused=why, advice=behind.advice)
     files = tuple(_data_files(table))
-    packed = small_files(file for file in files if target.only in (None, file.partition))
+    packed = small_files(files)
     uri = target.place.uri
     unused, unused_part = unused_files(table, uri, target.place.files(), keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
