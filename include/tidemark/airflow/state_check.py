@@ -26,14 +26,16 @@ class StateCheckOperator(PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Check and record; a repeat looks again."""
         # delta-rs and Arrow, which parsing a Dag must not load.
+        from tidemark.runs.status.recorded_status import record_status
         from tidemark.storage.warehouse import Warehouse
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
 
         with as_task_failure("The state check"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
             run_id, upkeep = str(context["run_id"]), Warehouse.of(pipeline.name, settings).upkeep
-            checked = check_pipeline(pipeline, settings)
-            record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked)
+            checked, now = check_pipeline(pipeline, settings), datetime.now(UTC)
+            record_checks(upkeep, pipeline.name, run_id, now, checked)
+            record_status(pipeline.name, settings, now)
             for one in checked:
                 summary = (
                     f"{one.state.verdict}: {one.state.reason}" if one.state else "no query yet"

@@ -33,6 +33,14 @@ def status(
             "given.",
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Of all pipelines: look at everything, also at what their sources have, and not "
+            "at what the last act on each has left. Takes a tenth of a second for each.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
     settings: SettingsFile = None,
 ) -> None:
@@ -43,10 +51,10 @@ def status(
     """
     # delta-rs and Arrow, which the other commands do without.
     from tidemark.cli.status_report import print_pipeline, print_status_overview, print_statuses
-    from tidemark.runs.status.pipeline_status import all_statuses
+    from tidemark.runs.status.recorded_status import all_statuses
 
     loaded, now = load_settings(settings), datetime.now(UTC)
-    statuses = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now)
+    statuses = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now, full)
     if json:
         print_statuses(statuses)
     elif pipeline is None:

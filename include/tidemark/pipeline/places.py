@@ -112,6 +112,11 @@ class Places:
         return f"{self.folder}/rewinds"
 
     @property
+    def status(self) -> str:
+        """The file of how the pipeline stood when the last act on it ended."""
+        return f"{self.folder}/status.json"
+
+    @property
     def planned_columns(self) -> str:
         """The file that keeps how Spark types the columns of the pipeline's tables."""
         return f"{self.folder}/planned_columns.json"

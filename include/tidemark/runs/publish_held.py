@@ -17,6 +17,7 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.status.recorded_status import record_status
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
 
@@ -76,6 +77,7 @@ def end_step(
     write_result(uri, ended, settings.storage_options)
     if failure or not ended.held:
         try_to_record_run(Warehouse.of(ended.pipeline, settings).runs, ended)
+        record_status(ended.pipeline, settings, ended_at)
     if failure and not isinstance(failure, TidemarkError):
         raise failure
     return ended

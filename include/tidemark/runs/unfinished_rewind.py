@@ -24,7 +24,7 @@ def rewind_folder(warehouse: Warehouse, rewind: str) -> FilePlace:
 def unfinished_rewind(warehouse: Warehouse) -> str | None:
     """The id of the rewind that was begun and not finished; None where there is none."""
     try:
-        return read_bytes(_place(warehouse), warehouse.options).decode()
+        return read_bytes(unfinished_mark(warehouse), warehouse.options).decode()
     except FileMissing:
         return None
 
@@ -49,7 +49,7 @@ def check_no_unfinished_rewind(warehouse: Warehouse) -> None:
 def stop_for(warehouse: Warehouse, rewind: str) -> None:
     """From here on nothing else of the pipeline runs; another rewind's mark is replaced."""
     warehouse.fence()
-    write_bytes(_place(warehouse), rewind.encode(), warehouse.options)
+    write_bytes(unfinished_mark(warehouse), rewind.encode(), warehouse.options)
 
 
 @commit_point(
@@ -59,8 +59,9 @@ def stop_for(warehouse: Warehouse, rewind: str) -> None:
 def release_after(warehouse: Warehouse) -> None:
     """Runs go on."""
     folder = warehouse.file_at(warehouse.places.rewinds)
-    folder.remove_files([_place(warehouse)])
+    folder.remove_files([unfinished_mark(warehouse)])
 
 
-def _place(warehouse: Warehouse) -> str:
+def unfinished_mark(warehouse: Warehouse) -> str:
+    """The file that names it."""
     return f"{warehouse.places.rewinds}/{_MARK}"

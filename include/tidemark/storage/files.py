@@ -157,6 +157,11 @@ def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | N
     return at_once(lambda uri: _stat(uri, options), list(dict.fromkeys(uris)))
 
 
+def is_there(uri: str, options: Options) -> bool:
+    """Does a file exist?"""
+    return Path(local_path(uri)).exists() if is_local(uri) else _stat(uri, options) is not None
+
+
 def at_once(ask: Callable[[Asked], Told], of: Sequence[Asked]) -> dict[Asked, Told]:
     """What a store tells of each, several waiting for it at once. Raises the first error."""
     if len(of) < _FEW:

@@ -16,7 +16,7 @@ from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.load import load_pipeline, pipeline_files
+from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
@@ -77,12 +77,6 @@ class PipelineStatus:
     def watermark(self) -> datetime | None:
         """That of the table which is furthest behind."""
         return min((table.watermark for table in self.tables if table.watermark), default=None)
-
-
-def all_statuses(settings: Settings, now: datetime) -> tuple[PipelineStatus, ...]:
-    """The status of each pipeline file in the settings' folder, by name. `now` is in UTC."""
-    files = pipeline_files(settings.pipelines_folder)
-    return tuple(file_status(file, settings, now) for file in files)
 
 
 def file_status(file: Path, settings: Settings, now: datetime) -> PipelineStatus:

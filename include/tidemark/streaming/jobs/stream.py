@@ -28,6 +28,7 @@ from tidemark.runs.repair_ops import repair_ops_tables
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.runs.status.recorded_status import record_status
 from tidemark.storage.lease.halt import halt
 from tidemark.streaming.jobs.entry import (
     Job,
@@ -93,6 +94,8 @@ def run_once(
         error = reported(failure, progress)
     result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
     try_to_record_run(run.warehouse.runs, result, progress.say)
+    if not hold:
+        record_status(run.pipeline.name, run.settings, result.ended_at)
     return result
 
 

@@ -27,6 +27,7 @@ from tidemark.runs.generations import abandoned, begun_at, generations
 from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.repair_ops import move_ops_tables
+from tidemark.runs.status.recorded_status import record_status
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_in_use, generation_of
@@ -111,6 +112,7 @@ def maintain_pipeline(
             carry_out_maintenance(pipeline.name, plan, warehouse.table_at(plan.uri))
         warehouse.fence()
         record_maintenance(warehouse.upkeep, pipeline.name, run_id, now, plans)
+    record_status(pipeline.name, settings, now)
     return plans
 
 
