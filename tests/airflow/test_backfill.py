@@ -141,7 +141,7 @@ class Backfill:
             "run_id": RUN,
             "ti": SimpleNamespace(try_number=1),
             "params": {**ASKED, **asked},
-            "dag_run": SimpleNamespace(triggering_user_name="ada"),
+            "dag_run": SimpleNamespace(triggering_user_name="ada", dag_id="clicks__backfill"),
             "outlet_events": defaultdict(SimpleNamespace),
         }
         try:

@@ -36,7 +36,13 @@ def stream(place: Place, run_id: str = RUN) -> dict[str, Any]:
         # It fails, and leaves no result.
         spark_binary="/bin/false",
     )
-    dag_run = SimpleNamespace(data_interval_end=None, run_after=RUN_AFTER, run_type="scheduled")
+    dag_run = SimpleNamespace(
+        data_interval_end=None,
+        run_after=RUN_AFTER,
+        run_type="scheduled",
+        triggering_user_name=None,
+        dag_id="clicks",
+    )
     context: Any = {"run_id": run_id, "ti": SimpleNamespace(try_number=1), "dag_run": dag_run}
     return operator.execute(context)
 

@@ -128,7 +128,11 @@ class Submit:
             spark_binary=str(self.folder / "spark-submit"),
         )
         dag_run = SimpleNamespace(
-            data_interval_end=self.data_interval_end, run_after=RUN_AFTER, run_type="scheduled"
+            data_interval_end=self.data_interval_end,
+            run_after=RUN_AFTER,
+            run_type="scheduled",
+            triggering_user_name=None,
+            dag_id="impressions",
         )
         task = SimpleNamespace(try_number=try_number)
         context: Any = {"run_id": RUN, "ti": task, "dag_run": dag_run}

@@ -22,7 +22,8 @@ from tidemark.cli.status_report import print_pipeline, print_status_overview, sp
 from tidemark.errors import RunFailed, TableMismatch
 from tidemark.gold.pins import Late
 from tidemark.runs.status.drift import NewField, SourceDrift, WrongColumn
-from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
+from tidemark.runs.status.pipeline_status import PipelineStatus
+from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.runs.status.state import PipelineState
 
 NOW = BEGAN + timedelta(minutes=94)

@@ -17,8 +17,9 @@ from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
 from tidemark.gold.pins import Late
 from tidemark.gold.published import publish_note
 from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
-from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses, pipeline_status
+from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
 from tidemark.runs.status.recent_runs import counted_once, recent_runs
+from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import as_metadata

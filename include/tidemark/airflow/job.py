@@ -28,12 +28,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pydantic import ValidationError
 
 from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
-from tidemark.airflow.pipeline_operator import PipelineOperator
+from tidemark.airflow.pipeline_operator import PipelineOperator, started_by
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.requests import PipelineRequest, fault_of
+from tidemark.runs.requests import PipelineRequest, RunRequest, fault_of
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
 from tidemark.storage.root import check_root
@@ -165,6 +165,7 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
             "root": self.root,
             "run_id": run_id,
             "result": result,
+            **(started_by(context) if issubclass(self.request_type, RunRequest) else {}),
             **self.asked(context),
         }
         try:

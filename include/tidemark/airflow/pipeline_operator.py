@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator, Connection
+from airflow.sdk import BaseOperator, Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidemark.pipeline.load import load_pipeline
@@ -28,6 +28,13 @@ def hand_down_connections(settings: Settings) -> None:
         except AirflowNotFoundException:
             continue
         os.environ[airflow_variable(one.airflow)] = found.as_json()
+
+
+def started_by(context: Context) -> dict[str, str]:
+    """Who started a task's Dag run, and its Dag: as a run notes it, and a job is asked."""
+    dag_run = context["dag_run"]
+    user = dag_run.triggering_user_name
+    return {"by": f"{user}, by Airflow" if user else "Airflow", "dag": dag_run.dag_id}
 
 
 class PipelineOperator(BaseOperator):

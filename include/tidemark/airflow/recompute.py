@@ -16,21 +16,26 @@ from tidemark.pipeline.places import Places
 from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
 from tidemark.recompute.migration_result import MigrationResult, migration_lines
 from tidemark.recompute.rewind.result import RewindResult, rewind_lines
-from tidemark.runs.requests import BackfillRequest, MigrationRequest, PipelineRequest, RewindRequest
+from tidemark.runs.requests import (
+    BackfillRequest,
+    MigrationRequest,
+    PipelineRequest,
+    RewindRequest,
+    RunRequest,
+)
 
 # Started by a person, or by another Dag; an Airflow backfill of it would repeat one range.
 RUN_TYPES = ("manual", "operator_triggered")
 # Of a request, what a parameter does not ask: who accepts is who started the Dag run.
-_NOT_ASKED = (*PipelineRequest.model_fields, "accept", "reason", "by")
+_NOT_ASKED = (*RunRequest.model_fields, "accept", "reason")
 
 
-def _accepted(asked: dict[str, Any], context: Context) -> dict[str, Any]:
+def _accepted(asked: dict[str, Any]) -> dict[str, Any]:
     """What is asked, where the parameter `accept` is the reason to publish in spite of checks."""
     reason = (asked.pop("accept", None) or "").strip()
     if not reason:
         return asked
-    by = f"{context['dag_run'].triggering_user_name or 'unknown'}, by Airflow"
-    return {**asked, "accept": True, "reason": reason, "by": by}
+    return {**asked, "accept": True, "reason": reason}
 
 
 class BackfillOperator(JobOperator):
@@ -47,7 +52,7 @@ class BackfillOperator(JobOperator):
     begins_with_lease = True
 
     def asked(self, context: Context) -> dict[str, Any]:
-        return _accepted(super().asked(context), context)
+        return _accepted(super().asked(context))
 
     def log_lines(self, result: BackfillResult) -> list[str]:
         return [] if result.error else list(backfill_lines(result))
@@ -79,7 +84,7 @@ class MigrateOperator(JobOperator):
     result_type = MigrationResult
 
     def asked(self, context: Context) -> dict[str, Any]:
-        return _accepted(super().asked(context), context)
+        return _accepted(super().asked(context))
 
     def log_lines(self, result: MigrationResult) -> list[str]:
         return [] if result.error else list(migration_lines(result))

@@ -14,6 +14,7 @@ from airflow.sdk import Context
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_lag, gauge_run
 from tidemark.airflow.outcome import as_task_failure, log_lines
+from tidemark.airflow.pipeline_operator import started_by
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
@@ -48,8 +49,16 @@ class StreamOperator(JobOperator):
             pipeline = self.own_pipeline()
         except TidemarkError:
             return None  # The job says what is wrong with it, in its result.
-        stands_for, trigger = _schedule(context)
-        run = Run(pipeline, settings, self.job_run_id(context), epoch_ms(stands_for), trigger)
+        (stands_for, trigger), started = _schedule(context), started_by(context)
+        run = Run(
+            pipeline,
+            settings,
+            self.job_run_id(context),
+            epoch_ms(stands_for),
+            trigger,
+            by=started["by"],
+            dag=started["dag"],
+        )
         with as_task_failure(self.doing):
             done = run_without_spark(run, datetime.now(UTC), uri)
         if isinstance(done, SparkNeeded):

@@ -17,6 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.acceptance import this_user
 from tidemark.runs.requests import MigrationRequest
 
 
@@ -64,7 +65,7 @@ def migrate(
     if accept != bool(reason):
         raise typer.BadParameter("--accept and --reason go together")
     if rollback is not None:
-        _roll_back(found, loaded, rollback, dry_run)
+        _roll_back(found, loaded, rollback, dry_run, by or this_user())
         return
     tables = [one for one in (rebuild, table) if one] or list(changed_tables(found, loaded))
     if unknown := [name for name in tables if name not in found.tables]:
@@ -83,7 +84,7 @@ def migrate(
             rebuild=name == rebuild,
             accept=accept,
             reason=reason,
-            by=by if accept else None,
+            by=by,
         )
         outcome = run_job(MigrationResult, request, loaded, master)
         if outcome.error:
@@ -91,7 +92,7 @@ def migrate(
         print_lines(migration_lines(outcome))
 
 
-def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool) -> None:
+def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool, by: str) -> None:
     """No Spark: gold's files of before are still there."""
     from tidemark.recompute.rollback import plan_rollback, record_rollback, roll_back
     from tidemark.runs.generations import ROLLBACK
@@ -111,7 +112,7 @@ def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool
         fenced = warehouse.fenced(lease.check)
         plan = plan_rollback(pipeline, fenced, table)
         version = roll_back(plan, fenced, run_id, started)
-        record_rollback(plan, fenced, run_id, started, datetime.now(UTC))
+        record_rollback(plan, fenced, run_id, started, datetime.now(UTC), by)
     print("\n".join(plan.lines()))
     print(f"gold is at version {version}. The next run wants the file as it was before:")
     print(f"  {warehouse.places.contract(table, plan.before.generation)}")

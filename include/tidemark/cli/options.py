@@ -88,7 +88,7 @@ def asks(
 
 
 # Of a request, what a command does not ask by an option that is made of it.
-_SET_BY_COMMANDS = ("pipeline", "settings", "root", "run_id", "result")
+_SET_BY_COMMANDS = ("pipeline", "settings", "root", "run_id", "result", "dag")
 
 
 def _options(

@@ -30,6 +30,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.acceptance import this_user
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.new_input import new_input_bytes
@@ -88,7 +89,8 @@ def run(
     run_id = run_id or manual_run_id(started)
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
-    asked = Run(found, loaded, run_id, epoch_ms(scheduled_time or started))
+    by = this_user()
+    asked = Run(found, loaded, run_id, epoch_ms(scheduled_time or started), by=by)
     outcome = run_without_spark(asked, started, uri)
     if isinstance(outcome, SparkNeeded):
         print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
@@ -99,6 +101,7 @@ def run(
             result=uri,
             hold=True,
             scheduled_time=scheduled_time,
+            by=by,
         )
         variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
         outcome = run_job(RunResult, request, loaded, master, variables)

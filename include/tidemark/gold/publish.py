@@ -21,7 +21,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates, note_needed
-from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate
+from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate, open_windows
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
@@ -79,7 +79,12 @@ def publish_table(
     if plan.nothing_to_do or (plan.may_wait and not found.changes().num_rows):
         before = published_before(gold, note.run, note.trigger, note.started_at)
         return pinned.model_copy(
-            update={"gold": gold.version(), "published_windows": 0, "published": before}
+            update={
+                "gold": gold.version(),
+                "published_windows": 0,
+                "published": before,
+                "open_windows": open_windows(gold, plan.close_after_ms),
+            }
         )
     change = changed_windows(gold, found.changes(), operator, plan, note.run)
     gold_place.fence()
@@ -89,6 +94,7 @@ def publish_table(
             "gold": gold.version(),
             "published_windows": change.windows,
             "published": change.changed,
+            "open_windows": open_windows(gold, plan.close_after_ms),
         }
     )
 

@@ -20,6 +20,7 @@ from datetime import UTC, date
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
@@ -119,6 +120,13 @@ def latest(operator: Operator, condition: str = "true") -> str:
             PARTITION BY {listed(operator.identity)} ORDER BY _commit_version DESC
         ) = 1
     """
+
+
+def open_windows(gold: DeltaTable, close_ms: int) -> int:
+    """How many of gold's rows are provisional, whose close frontier this is; only partitions that
+    can hold one are read."""
+    newest = dataset_of(gold, open_dates(gold, close_ms))
+    return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))
 
 
 def open_dates(gold: DeltaTable, close_ms: int, closing_ms: int | None = None) -> str:

@@ -234,7 +234,7 @@ def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: dateti
 
 
 def record_rollback(
-    plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime, ended: datetime
+    plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime, ended: datetime, by: str
 ) -> None:
     """Its row in `ops/runs`; where it cannot be written, the next run records it."""
     result = RunResult(
@@ -246,5 +246,6 @@ def record_rollback(
         scheduled_at=started,
         started_at=started,
         ended_at=ended,
+        by=by,
     )
     try_to_record_run(warehouse.runs, result)

@@ -29,10 +29,11 @@ def acceptance(accept: bool, reason: str | None, by: str | None) -> CheckOverrid
         if by:
             raise ValueError("--by goes with --accept")
         return None
-    return CheckOverride(given, by or _user())
+    return CheckOverride(given, by or this_user())
 
 
-def _user() -> str:
+def this_user() -> str:
+    """The login of this process, and its machine."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

@@ -130,7 +130,16 @@ class PipelineRequest(JobRequest):
     run_id: str | None = Field(default=None, description="Default: what is run, and the time.")
 
 
-class StreamRequest(PipelineRequest):
+class RunRequest(PipelineRequest):
+    """What a job is asked that has a row in `ops/runs`."""
+
+    by: str | None = Field(
+        default=None, description="Who starts it, and accepts. Default: this user."
+    )
+    dag: str | None = Field(default=None, description="The id of the Dag that starts it.")
+
+
+class StreamRequest(RunRequest):
     """Run a pipeline once."""
 
     job = "tidemark.streaming.jobs.stream"
@@ -143,24 +152,23 @@ class StreamRequest(PipelineRequest):
     hold: bool = Field(default=False, description="Leave publishing to a later step.")
 
 
-class RecomputeRequest(PipelineRequest):
+class RecomputeRequest(RunRequest):
     """What a backfill and a migration are both asked: they publish by themselves."""
 
     table: str = Field(description="The table of the pipeline.")
     dry_run: bool = Field(default=False, description="Only show what would change; write nothing.")
     accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
     reason: str | None = Field(default=None, description="Why; kept in ops/quality.")
-    by: str | None = Field(default=None, description="Who accepts. Default: this user.")
 
     @model_validator(mode="after")
     def _accepted(self) -> Self:
-        acceptance(self.accept, self.reason, self.by)
+        _ = self.accepted
         return self
 
     @property
     def accepted(self) -> CheckOverride | None:
         """Who publishes in spite of checks, and why."""
-        return acceptance(self.accept, self.reason, self.by)
+        return acceptance(self.accept, self.reason, self.by if self.accept else None)
 
 
 class BackfillRequest(RecomputeRequest):
@@ -186,7 +194,7 @@ class MigrationRequest(RecomputeRequest):
     )
 
 
-class RewindRequest(PipelineRequest):
+class RewindRequest(RunRequest):
     """Take a pipeline back to the end of a former run.
 
     To the end of a run, or of the newest one that had not read these offsets; or the rewind of this

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import TidemarkError
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
@@ -24,6 +25,7 @@ from tidemark.runs.clocks import Clock, clocks_of
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import SourceHandle
+from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.file_place import Fence, unfenced
@@ -37,7 +39,7 @@ class Run:
 
     `scheduled_ms` is the time that it stands for on the scheduler's clock, in milliseconds since
     1970, UTC; `trigger` the scheduler's word for what started it. `fence` is the `check` of the
-    lease, once the run holds it.
+    lease, once the run holds it. `by` and `dag` say who started it, and which Dag.
     """
 
     pipeline: Pipeline
@@ -46,6 +48,8 @@ class Run:
     scheduled_ms: int
     trigger: str = "manual"
     fence: Fence = unfenced
+    by: str | None = None
+    dag: str | None = None
 
     @property
     def places(self) -> Places:
@@ -222,5 +226,20 @@ def run_result(
         restart=outcome.restart,
         took_over=outcome.took_over,
         without_spark=outcome.without_spark,
+        newest_event=_newest_event(run),
+        by=run.by,
+        dag=run.dag,
         error=error,
     )
+
+
+def _newest_event(run: Run) -> datetime | None:
+    """That of bronze, by the statistics of its files. A run that cannot read them is told by its
+    own error."""
+    try:
+        bronze = run.warehouse.bronze.open()
+    except TidemarkError:
+        return None
+    column = run.pipeline.source.event_time.column
+    newest = newest_event_ms(bronze, column) if bronze is not None else None
+    return None if newest is None else instant_of(newest)

@@ -18,7 +18,9 @@ class RunResult(Facts):
 
     `scheduled_at` is the time that the run stands for on the scheduler's clock. `restart` says
     of each query how it found its checkpoint; `took_over` whose lease the run took over;
-    `without_spark` why no Spark was started (None: it was).
+    `without_spark` why no Spark was started (None: it was). `newest_event` is that of all rows in
+    bronze (None: it has none, or its files do not tell). `by` says who started the run, `dag` is
+    the id of the Dag that did.
     """
 
     format: Literal[1] = 1
@@ -38,6 +40,9 @@ class RunResult(Facts):
     restart: dict[str, str] = Field(default_factory=dict)
     took_over: str | None = None
     without_spark: str | None = None
+    newest_event: datetime | None = None
+    by: str | None = None
+    dag: str | None = None
     error: RunError | None = None
 
 

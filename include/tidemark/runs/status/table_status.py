@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
-
 from tidemark.gold.failing import NONE_FAILING, Failing, failing_now
-from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import open_dates
-from tidemark.gold.state import PROVISIONAL, gold_state
+from tidemark.gold.row_values import open_windows
+from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.storage.delta.commits import rows_appended
-from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -63,14 +58,9 @@ def table_status(
         name,
         watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
-        open_windows=_open_windows(gold, state),
+        open_windows=open_windows(gold, state.close_ms),
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(one.late_rows for one in counted) if counted else None,
         corrected_windows=sum(one.corrected_windows for one in counted) if counted else None,
         failing=failing_now(gold, changes, operator, state, frozen_before_ms),
     )
-
-
-def _open_windows(gold: DeltaTable, state: GoldState) -> int:
-    newest = dataset_of(gold, open_dates(gold, state.close_ms))
-    return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))

@@ -27,7 +27,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.printed import printing_text
-from tidemark.runs.requests import PipelineRequest
+from tidemark.runs.acceptance import this_user
+from tidemark.runs.requests import PipelineRequest, RunRequest
 from tidemark.runs.run import Run
 from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.result_file import Facts, RunError, write_result
@@ -50,7 +51,17 @@ class Job(Generic[Asked]):
     def run(self, trigger: str, scheduled: datetime | None = None) -> Run:
         """The run that stands for `scheduled`, for now where that is None."""
         stands_for = epoch_ms(scheduled or self.started)
-        return Run(self.pipeline, self.settings, self.run_id, stands_for, trigger)
+        asked = self.request
+        by, dag = (asked.by, asked.dag) if isinstance(asked, RunRequest) else (None, None)
+        return Run(
+            self.pipeline,
+            self.settings,
+            self.run_id,
+            stands_for,
+            trigger,
+            by=by or this_user(),
+            dag=dag,
+        )
 
     @property
     def target(self) -> str:

@@ -169,5 +169,7 @@ class Recomputation(ABC, Generic[Request, Result]):
             tables={} if self.published is None else {result.table: self.published},
             took_over=result.took_over,
             error=result.error,
+            by=self.run.by,
+            dag=self.run.dag,
         )
         try_to_record_run(self.run.warehouse.runs, row, self.progress.say)

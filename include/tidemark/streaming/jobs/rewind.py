@@ -229,6 +229,8 @@ def _record_run(run: Run, result: RewindResult, progress: Progress) -> None:
         tables=dict(result.tables),
         took_over=result.took_over,
         error=result.error,
+        by=run.by,
+        dag=run.dag,
     )
     try_to_record_run(run.warehouse.runs, row, progress.say)
 

@@ -70,7 +70,13 @@ def _begin(
         return f"the file of {reader.pipeline} has no such table any more"
     now = datetime.now(UTC)
     other = Run(
-        pipeline, run.settings, f"{change.run_id}__{reader.table}", epoch_ms(now), MIGRATION
+        pipeline,
+        run.settings,
+        f"{change.run_id}__{reader.table}",
+        epoch_ms(now),
+        MIGRATION,
+        by=run.by,
+        dag=run.dag,
     )
     if _reads_from(other, reader.table, run) >= back_at:
         return None
