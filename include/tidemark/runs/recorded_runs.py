@@ -66,6 +66,10 @@ _FIELDS = [
     *ops_columns(pa.map_(TEXT, COUNT), "versions"),
     *ops_columns(pa.list_(_TABLE), "tables"),
     *ops_columns(TEXT, "took_over", "error_class", "error"),
+    *ops_columns(TIME, "newest_event"),
+    # By table. A column of its own: a table of before takes no other `tables`.
+    *ops_columns(pa.map_(TEXT, COUNT), "open_windows"),
+    *ops_columns(TEXT, "by", "dag"),
     *ops_columns(TIME, WRITTEN_AT),
     *ops_columns(TEXT, WRITTEN_BY),
 ]
@@ -247,6 +251,14 @@ def _row(result: RunResult) -> dict[str, Any]:
         "took_over": result.took_over,
         "error_class": result.error.type if result.error else None,
         "error": result.error.message if result.error else None,
+        "newest_event": result.newest_event,
+        "open_windows": {
+            name: table.open_windows
+            for name, table in result.tables.items()
+            if table.open_windows is not None
+        },
+        "by": result.by,
+        "dag": result.dag,
         WRITTEN_AT: result.ended_at,
         WRITTEN_BY: told_version(),
     }
