@@ -132,7 +132,7 @@ class Submit:
             run_after=RUN_AFTER,
             run_type="scheduled",
             triggering_user_name=None,
-            dag_id="impressions",
+            dag_id="visits",
         )
         task = SimpleNamespace(try_number=try_number)
         context: Any = {"run_id": RUN, "ti": task, "dag_run": dag_run}
@@ -198,6 +198,8 @@ def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> No
         pipeline=str(submit.pipeline),
         run_id=RUN,
         result=str(submit.result_file),
+        by="Airflow",
+        dag="visits",
         hold=True,
         scheduled_time=datetime(2026, 11, 21, 10, tzinfo=UTC),
         trigger="scheduled",

@@ -118,6 +118,7 @@ KILLS = [
     *both("lease released"),
     *both("run recorded", table="ops/runs"),
     *both("result"),
+    *both("status recorded"),
     *both("recomputed windows", BACKFILL, "/updated/changes", table="updated/changes"),
     *both("ledger", BACKFILL, table="ops/ledger"),
     *both("gold", BACKFILL, "/updated/gold", table="updated/gold"),

@@ -105,8 +105,13 @@ def test_each_try_of_a_run_has_its_row(runs: str) -> None:
 
 
 def test_a_row_tells_what_the_result_tells(runs: str) -> None:
-    record_run(OpsPlace(runs), RESULT)
+    facts = {"by": "ada, by Airflow", "dag": "clicks", "newest_event": STARTED}
+    told = RESULT.model_copy(update=facts)
+    tables = {name: one.model_copy(update={"open_windows": 4}) for name, one in told.tables.items()}
+    record_run(OpsPlace(runs), told.model_copy(update={"tables": tables}))
     (row,) = DeltaTable(runs).to_pyarrow_table().to_pylist()
+    assert {name: row[name] for name in facts} == facts
+    assert dict(row["open_windows"]) == {"per_10m": 4}
     assert (row["rows_read"], row["rows_accepted"], row["rows_rejected"]) == (5, 3, 2)
     assert dict(row["reasons"]) == RESULT.rows.rejected
     assert dict(row["counted"]) == {"no key": 1}
@@ -124,7 +129,7 @@ def test_rows_tell_their_tidemark_beside_rows_of_before_and_a_former_build_adds_
     runs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = recorded_runs.SCHEMA
-    later = (WRITTEN_BY, "reasons", "counted")
+    later = (WRITTEN_BY, "reasons", "counted", "newest_event", "open_windows", "by", "dag")
     before = pa.schema([column for column in now if column.name not in later])
     for number, schema in enumerate((before, now, before)):
         monkeypatch.setattr(recorded_runs, "SCHEMA", schema)
