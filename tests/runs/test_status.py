@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def test_a_pipeline_is_told_by_what_its_runs_left(place: Place) -> None:
     assert (table.late_rows, table.corrected_windows) == (3, 1)
     (run,) = found.runs
     assert (run.read, run.accepted, run.rejected) == (1_000, 988, 12)
+
+
+def test_gold_that_was_removed_is_told_as_not_published(place: Place) -> None:
+    windows_of(place)
+    ended(place)
+    shutil.rmtree(place.places.gold("per_10m"))
+    found = told(place)
+    assert found.state is PipelineState.HELD
+    assert found.next_step.startswith("3 changed windows are not published.")
 
 
 def test_a_row_that_is_late_for_several_tables_is_one_row(place: Place) -> None:

@@ -49,8 +49,11 @@ def table_status(
     an open window."""
     gold = warehouse.gold(name).open()
     changes = warehouse.changes(name, generation_of(gold)).open()
-    if gold is None or changes is None:
+    if changes is None:
         return TableStatus(name)
+    if gold is None:
+        # Removed: the next publish makes it anew from all of them.
+        return TableStatus(name, unpublished=rows_appended(changes, -1))
     state = gold_state(gold)
     results = [run.tables[name] for run in runs if name in run.tables]
     counted = [run.tables[name] for run in counted_once(runs) if name in run.tables and run.counted]
