@@ -10,16 +10,21 @@ if TYPE_CHECKING:
     from tidemark.gold.reading import read as read
     from tidemark.notebook import load as load
     from tidemark.notebook import write as write
+    from tidemark.storage.ops_of_all import ops as ops
 
-__all__ = ("__version__", "dataset", "load", "read", "write")
+__all__ = ("__version__", "dataset", "load", "ops", "read", "write")
+_MODULES = {
+    "load": "tidemark.notebook",
+    "write": "tidemark.notebook",
+    "ops": "tidemark.storage.ops_of_all",
+}
 
 
 def __getattr__(name: str) -> Any:
     """They bring pydantic, or Arrow and delta-rs, which most of what imports us does without."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "tidemark.notebook" if name in ("load", "write") else "tidemark.gold.reading"
-    return getattr(import_module(module), name)
+    return getattr(import_module(_MODULES.get(name, "tidemark.gold.reading")), name)
 
 
 def __dir__() -> list[str]:

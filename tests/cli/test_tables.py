@@ -333,6 +333,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "audit": [],
     "backfill": [],
     "status": [of_status],
+    "ops": [],
     "maintain": [of_maintenance],
     "checkpoint inspect": [of_a_checkpoint],
     "checkpoint doctor": [of_the_doctor],

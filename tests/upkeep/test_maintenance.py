@@ -16,8 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit.running import Place
-from tests.runs.pipelines import ended
+import tidemark
+from tests.kit.running import Place, clicks
+from tests.kit.windows import Windows, at, window
+from tests.runs.pipelines import bronze, ended
 from tidemark.errors import MaintenanceRefused, StorageUnavailable
 from tidemark.ledger.ledger import INGEST, LedgerLine, replace_ledger, write_ledger
 from tidemark.ledger.report import read_ledger
@@ -38,6 +40,7 @@ from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
 from tidemark.upkeep.maintenance.maintain import (
     check_no_maintenance_refused,
     maintain_pipeline,
+    plan_maintenance,
     plan_results,
 )
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Work
@@ -299,6 +302,67 @@ def test_old_rows_of_ops_go_and_that_of_the_last_publish_stays(
     assert [s["files_deleted"] for s in row["shares"] if s["kind"] == "old rows"] == [2]
     plans = maintain_pipeline(place.pipeline, place.settings, "m", instant)
     assert not any(plan.keep_rows is not None for plan in plans)
+
+
+def test_entries_of_the_logs_of_ops_go_after_days_and_those_of_other_tables_stay(
+    tmp_path: Path,
+) -> None:
+    place, began = Place(tmp_path), now() - timedelta(days=1)
+    bronze(place, now())
+    for number in range(25):
+        ended(place, f"run {number:02}", began + timedelta(minutes=number))
+        bronze(place, now())
+    for uri in (place.places.runs, place.places.bronze):
+        DeltaTable(uri).create_checkpoint()
+        age_log(uri, 8)
+    before = log_of(place.places.bronze)
+    ended(place, "newest", began + timedelta(hours=1))
+    bronze(place, now())
+    maintain_pipeline(place.pipeline, place.settings, "m", now())
+    kept = sorted(name for name in log_of(place.places.runs) if name.endswith(".json"))
+    assert kept[0] == f"{25:020}.json"
+    assert before <= log_of(place.places.bronze)
+    known = DeltaTable(place.places.runs).to_pyarrow_dataset()
+    assert len(found(known, "clicks")) == 26
+
+
+def test_a_table_of_a_pipeline_may_be_called_ops_and_lives_beside_its_tables_of_ops(
+    tmp_path: Path,
+) -> None:
+    tables = {"ops": clicks()["tables"]["per_10m"] | {"measures": {"total": "sum(amount)"}}}
+    place = Place(tmp_path, clicks(tables=tables))
+    windows = Windows(Path(place.places.gold("ops")).parent)
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish(windows.pin(None))
+    runs.record_interrupted_run(place.pipeline, place.warehouse)
+    maintain_pipeline(place.pipeline, place.settings, "m", now())
+    assert {path.name for path in Path(place.places.ops).iterdir()} == {
+        *("gold", "changes", "runs", "upkeep"),
+    }
+    assert windows.gold("key", "total") == [("a", 1)]
+    assert found(tidemark.ops("runs", settings=place.settings), "clicks") == [windows_run(place)]
+    assert tidemark.read("clicks", "ops", settings=place.settings).num_rows == 1
+
+
+def windows_run(place: Place) -> str:
+    (row,) = DeltaTable(place.places.runs).to_pyarrow_table().to_pylist()
+    return str(row["run"])
+
+
+def test_the_tables_that_pipelines_shared_are_left_as_they_are(tmp_path: Path) -> None:
+    place = Place(tmp_path / "root")
+    for name in ("clicks", "other"):
+        ended(Place(tmp_path / "former", name=name), "old", now() - timedelta(days=200))
+        rows = DeltaTable(tmp_path / "former" / name / "ops/runs").to_pyarrow_table()
+        shared = f"{place.places.shared_ops}/runs"
+        write_deltalake(shared, rows, mode="append", partition_by=["pipeline"])
+    before = set(DeltaTable(shared).file_uris())
+    planned = plan_maintenance(place.pipeline, place.settings, now())
+    assert "ops/runs" not in [plan.name for plan in planned]
+    maintain_pipeline(place.pipeline, place.settings, "m", now())
+    assert set(DeltaTable(shared).file_uris()) == before
+    assert found(DeltaTable(place.places.runs).to_pyarrow_dataset(), "clicks") == []
+    assert found(DeltaTable(shared).to_pyarrow_dataset(), "other") == ["old"]
 
 
 def test_old_verdicts_of_checks_go(tmp_path: Path) -> None:

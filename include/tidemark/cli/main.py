@@ -18,6 +18,7 @@ from tidemark.cli.ledger import ledger
 from tidemark.cli.maintain import maintain
 from tidemark.cli.migrate import migrate
 from tidemark.cli.new.commands import new
+from tidemark.cli.ops import ops
 from tidemark.cli.publish import publish
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
@@ -40,6 +41,7 @@ app.command()(rewind)
 app.command()(audit)
 app.command()(backfill)
 app.command()(status)
+app.command()(ops)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
