@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from tidemark.notebook import load as load
     from tidemark.notebook import write as write
     from tidemark.storage.ops_of_all import ops as ops
+    from tidemark.story.explain import explain as explain
 
-__all__ = ("__version__", "dataset", "load", "ops", "read", "write")
+__all__ = ("__version__", "dataset", "explain", "load", "ops", "read", "write")
 _MODULES = {
+    "explain": "tidemark.story.explain",
     "load": "tidemark.notebook",
-    "write": "tidemark.notebook",
     "ops": "tidemark.storage.ops_of_all",
+    "write": "tidemark.notebook",
 }
 
 

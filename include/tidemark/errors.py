@@ -148,6 +148,14 @@ class GoldNotFound(TidemarkError):
     """A pipeline has no gold table of this name yet; the message says which ones it has."""
 
 
+class RowUnclear(TidemarkError):
+    """It is not clear which row of gold is meant. `choices` are options that name one each."""
+
+    def __init__(self, message: str, choices: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.choices = choices
+
+
 class CheckpointUnreadable(TidemarkError):
     """A checkpoint file is missing, empty or not of a known format."""
 

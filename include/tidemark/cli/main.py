@@ -13,6 +13,7 @@ from tidemark.cli.audit import audit
 from tidemark.cli.backfill import backfill
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.doctor import doctor
+from tidemark.cli.explain import explain
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.maintain import maintain
@@ -41,9 +42,4 @@ app.command()(rewind)
 app.command()(audit)
 app.command()(backfill)
 app.command()(status)
-app.command()(ops)
-app.command()(maintain)
-app.add_typer(checkpoint, name="checkpoint")
-app.add_typer(lease, name="lease")
-app.add_typer(ledger, name="ledger")
-app.add_typer(state, name="state")
+app.command()(explain)

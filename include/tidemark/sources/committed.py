@@ -47,10 +47,12 @@ def commit_note(
     max_line_bytes: int | None,
     scheduled_ms: int,
     jump_after_us: int | None = None,
+    run: str | None = None,
 ) -> IngestNote:
     """What the commit of an append says of its batch.
 
-    `scheduled_ms` is the scheduled time of the run that committed the accepted rows.
+    `scheduled_ms` is the scheduled time of the run that committed the accepted rows, `run` the run
+    that makes this commit.
     """
     return IngestNote(
         query=query,
@@ -61,6 +63,7 @@ def commit_note(
         max_line_bytes=max_line_bytes,
         jump_after_us=jump_after_us,
         scheduled_ms=scheduled_ms,
+        run=run,
     )
 
 

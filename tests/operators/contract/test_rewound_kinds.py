@@ -23,6 +23,7 @@ from tests.operators.contract.kinds import (
     place_of,
 )
 from tests.operators.contract.test_operator_kinds import check_gold
+from tests.operators.contract.told import check_stories
 from tests.streaming.audits import audit
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
@@ -67,6 +68,13 @@ def test_rewound_to_any_run_and_run_again_it_is_as_one_that_never_went_on(
     succeed(spark, place, "after")
     check_gold(place, rows)
     assert audit(spark, place).outcome == "equal"
+    if kind.name != "stretches":
+        stories = check_stories(place, rows)
+        values = [value for story in stories.values() for value in story.values]
+        undone = {value.run for value in values if value.undone}
+        assert undone <= {f"run-{n}" for n in range(back_to + 1, RUNS)}
+        assert {value.generation for value in values if value.undone} <= {1}
+        assert any(value.cause == "rewind" for value in values)
     found = told(place)
 
     place = place.again()

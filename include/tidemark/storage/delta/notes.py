@@ -36,8 +36,8 @@ class IngestNote(Facts):
     in milliseconds. Lines of more than `max_line_bytes` were rejected; None: the note is older than
     that entry, and none was. Rows after the event time `jump_after_us`, in microseconds since 1970,
     were rejected as a jump; None: there was none. `scheduled_ms` is the scheduled time of the run
-    that committed the accepted rows; None: the note is older. Version 1 was of files alone:
-    `files`, `seen_ms`.
+    that committed the accepted rows, `run` the run that made this commit; None: the note is older.
+    Version 1 was of files alone: `files`, `seen_ms`.
     """
 
     kind: Literal["ingest"] = "ingest"
@@ -54,6 +54,7 @@ class IngestNote(Facts):
     max_line_bytes: int | None = None
     jump_after_us: int | None = None
     scheduled_ms: int | None = None
+    run: str | None = None
 
 
 class EmittedNote(Facts):

@@ -49,7 +49,7 @@ from tidemark.streaming.sources.streams import StreamedSource
 class Ingest:
     """One run's reading of the source. `rows` adds up what its batches judged.
 
-    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC.
+    `scheduled_ms` is the scheduled time of the run `run_id`, in milliseconds since 1970, UTC.
     """
 
     pipeline: Pipeline
@@ -58,6 +58,7 @@ class Ingest:
     rejects: TablePlace
     checkpoint: Checkpoint
     scheduled_ms: int
+    run_id: str | None = None
     rows: Rows = field(default_factory=Rows)
 
 
@@ -149,6 +150,7 @@ def _note(
         batch.max_line_bytes,
         scheduled_ms,
         judged.jump_after_us,
+        ingest.run_id,
     )
 
 

@@ -97,6 +97,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         rejects=run.warehouse.rejects,
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
+        run_id=run.run_id,
     )
     with run.source.nothing_passed_over(ingest.checkpoint):
         try:
