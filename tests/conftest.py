@@ -111,6 +111,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/sources/kafka/test_registry_topics.py": "records_of_several",
     "tests/sources/kafka/test_repeated_batches.py": None,
     "tests/sources/test_unread_files.py": "recursive=True, name='[!a]",
+    "tests/story/test_stories_of_runs.py": "each_value_is_told",
     "tests/streaming/test_audit.py": "writes_nothing",
     "tests/streaming/test_backfill.py": "come_into_gold_as_one_commit",
     "tests/streaming/test_changed_queries.py": None,

@@ -55,6 +55,7 @@ from tidemark.cli.checkpoint.take_back_report import Act
 from tidemark.cli.checkpoint.take_back_report import print_plan as print_change
 from tidemark.cli.console import ReportTable, facts_table, report_console, report_table
 from tidemark.cli.doctor import print_findings
+from tidemark.cli.explain_report import print_story
 from tidemark.cli.lease import lease_lines
 from tidemark.cli.ledger import ledger_table
 from tidemark.cli.main import app
@@ -79,6 +80,16 @@ from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.store_check import StoreFinding as SetUp
+from tidemark.story.story import (
+    BronzeRow,
+    CheckSaid,
+    Rejected,
+    RejectedRow,
+    RowPlace,
+    RowsOfInput,
+    RowValue,
+    Story,
+)
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.pipeline_compaction import Planned
 
@@ -300,6 +311,26 @@ def of_rows_of_state(of: Drawn) -> None:
     print_rows(StateRows(pipeline="p", table="t", batch=1, columns=[*row, "number"], rows=rows))
 
 
+def of_a_story(of: Drawn) -> None:
+    place = RowPlace({"_topic": of.name, "_partition": of.number, "_offset": of.number})
+    row = BronzeRow(of.time, place, of.number, of.time, of.name, True, {of.table: of.number})
+    rows = RowsOfInput(
+        "bronze", of.number, of.time, of.time, of.number, ((of.name[-39:], of.number),), 0, (), 0,
+        (row,), (row,),
+    )  # fmt: skip
+    rejected = RejectedRow(of.name, "", of.name[:120], of.time, place, 1, of.time, of.name, None)
+    value = RowValue(
+        {of.name: of.number}, of.number, "stream", of.name, 1, 1, 1, of.time, undone="x"
+    )
+    said = CheckSaid(of.name, of.time, of.table, of.name, "fail", False, of.name, "known", of.name)
+    print_story(
+        Story(
+            "p", of.table, "10 minutes", of.time, of.time, {of.table: of.name[:100]}, None, 1,
+            (value,), (rows,), Rejected({}, 0, (rejected,)), (said,), (), (),
+        )
+    )  # fmt: skip
+
+
 def of_a_trial(of: Drawn) -> None:
     columns = ["window_start", of.table, "measure", "status"]
     report_console().print(rows_table(columns, [(of.time, of.name[:120], of.number, "final")]))
@@ -334,6 +365,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "backfill": [],
     "status": [of_status],
     "ops": [],
+    "explain": [of_a_story],
     "maintain": [of_maintenance],
     "checkpoint inspect": [of_a_checkpoint],
     "checkpoint doctor": [of_the_doctor],

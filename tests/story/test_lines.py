@@ -16,7 +16,7 @@ from tidemark.sources.formats.formats import slices_of
 from tidemark.storage.files import stat_files
 from tidemark.story import lines
 from tidemark.story.lines import Lines
-from tidemark.story.story import BronzeRow, Place
+from tidemark.story.story import BronzeRow, RowPlace
 
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(hours=1)
@@ -30,10 +30,10 @@ def source() -> FilesSource:
 
 def row(file: Path, place: int | None, read_at: datetime | None = LATER) -> BronzeRow:
     origin = {"_file": f"file://{file}", "_place": place}
-    return BronzeRow(NOW, Place(origin), 0, read_at, None, None, {})
+    return BronzeRow(NOW, RowPlace(origin), 0, read_at, None, None, {})
 
 
-def told(*rows: BronzeRow) -> list[Place]:
+def told(*rows: BronzeRow) -> list[RowPlace]:
     found = Lines(source(), {})
     found.ask(rows)
     return [one.place for one in found.told(rows)]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import Place
-from tidemark.story.runs_known import Publish, RunsKnown
-from tidemark.story.story import Value
+from tidemark.story.runs_known import KnownPublish, RunsKnown
+from tidemark.story.story import RowValue
 from tidemark.story.values import judged
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -39,16 +39,16 @@ STEPS = st.lists(
 def test_a_value_was_shown_where_gold_had_it_after_a_publish(
     steps: list[tuple[list[str], bool, int]],
 ) -> None:
-    values, publishes, shown = list[Value](), list[Publish](), dict[int, str]()
+    values, publishes, shown = list[RowValue](), list[KnownPublish](), dict[int, str]()
     version, pinned = 0, 0
     for number, (causes, publishes_now, close) in enumerate(steps):
         for cause in causes:
             version += 1
             end = {"window_end": NOW}
-            values.append(Value(end, 1, cause, f"run-{number}", None, 1, version, NOW))
+            values.append(RowValue(end, 1, cause, f"run-{number}", None, 1, version, NOW))
         if publishes_now:
             frontier = NOW + close * timedelta(hours=1)
-            publishes.append(Publish(f"run-{number}", 1, version, frontier))
+            publishes.append(KnownPublish(f"run-{number}", 1, version, frontier))
             taken = [one for one in values if one.version is not None and one.version > pinned
                      and (one.cause != "seal" or frontier >= NOW)]  # fmt: skip
             if taken:

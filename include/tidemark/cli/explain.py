@@ -21,7 +21,7 @@ from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
 if TYPE_CHECKING:
-    from tidemark.story.story import Checked, Story
+    from tidemark.story.story import CheckedRow, Story
 
 
 def explain(
@@ -90,7 +90,7 @@ def _checked(
     loaded: Settings,
     settings: Path | None,
     master: str,
-) -> Checked:
+) -> CheckedRow:
     """What an audit of the windows that start with the row says of it."""
     from tidemark.recompute.audit_result import AuditResult
     from tidemark.story.checked import checked_by

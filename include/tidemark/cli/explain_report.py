@@ -11,13 +11,13 @@ from tidemark.cli.console import ReportTable, report_console, report_table, shor
 from tidemark.recompute.differences import plain
 from tidemark.story.story import (
     BronzeRow,
-    BronzeRows,
     CheckSaid,
-    Place,
     Rejected,
     RejectedRow,
+    RowPlace,
+    RowsOfInput,
+    RowValue,
     Story,
-    Value,
 )
 
 # Of late rows and rejects; all of the sample stands in --json.
@@ -82,10 +82,10 @@ def _head(story: Story) -> Iterator[str]:
     yield f"Gold shows {_values(values)}: {gold['status']}{revision}, by {gold['updated_by']}."
 
 
-def values_table(values: Sequence[Value]) -> ReportTable:
+def values_table(values: Sequence[RowValue]) -> ReportTable:
     """A row for each value, as it differs from the one before."""
     table = report_table("when", "cause", "run", "in gold", ">late", "~value")
-    before: Value | None = None
+    before: RowValue | None = None
     for value in values:
         when = _time(value.at) if value.at else "not known"
         told = _undone(value) or {True: "yes", False: "no", None: "not known"}[value.published]
@@ -95,11 +95,11 @@ def values_table(values: Sequence[Value]) -> ReportTable:
     return table
 
 
-def _undone(value: Value) -> str | None:
+def _undone(value: RowValue) -> str | None:
     return f"undone by {value.undone}" if value.undone else None
 
 
-def _differing(value: Value, before: Value | None) -> str:
+def _differing(value: RowValue, before: RowValue | None) -> str:
     unsure = "" if value.in_order else " (its place among these is not known)"
     if value.failure:
         return f"a measure fails: {shortened(value.failure, _LONGEST)}{unsure}"
@@ -121,7 +121,7 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in _BESIDE}
 
 
-def _rows_lines(rows: BronzeRows) -> Iterator[str]:
+def _rows_lines(rows: RowsOfInput) -> Iterator[str]:
     what = "Rows of bronze" if rows.input == "bronze" else f"Rows of {rows.input} that match"
     if not rows.number:
         yield f"{what}: none"
@@ -181,7 +181,7 @@ def _checks_line(checks: Sequence[CheckSaid]) -> str:
     return f"Checks that passed, by run: {passed or 'none'}"
 
 
-def where(place: Place) -> str:
+def where(place: RowPlace) -> str:
     """Where a row comes from, as short as it can be told: of a file the end of its name."""
     origin = {n.lstrip("_"): of for n, of in place.origin.items() if of is not None}
     file, at = origin.pop("file", None), origin.pop("place", None)

@@ -254,5 +254,5 @@ def _text(instant: datetime) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a shell takes it."""
+    """The text as a word of a shell."""
     return shlex.quote(text)

@@ -34,17 +34,17 @@ from tidemark.storage.delta.notes import AcceptedNote, note_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 from tidemark.story.asked import Asked, row_asked
-from tidemark.story.in_bronze import InBronze, Input, LateBy, Stretch
+from tidemark.story.in_bronze import InBronze, Input, LateBy, Span
 from tidemark.story.lines import Lines
 from tidemark.story.rejected import rejected_in
 from tidemark.story.runs_known import RunsKnown
 from tidemark.story.story import (
     AcceptedByHand,
-    BronzeRows,
     CheckSaid,
     Rejected,
+    RowsOfInput,
+    RowValue,
     Story,
-    Value,
 )
 from tidemark.story.values import History, values_of
 
@@ -186,7 +186,7 @@ class _Gathering:
             notes=tuple(notes),
         )
 
-    def _values(self, asked: Asked, notes: list[str]) -> list[Value]:
+    def _values(self, asked: Asked, notes: list[str]) -> list[RowValue]:
         own = [one for one in self.histories if one.identity]
         notes += [
             f"Generation {other.generation} had rows by another window, other keys or another "
@@ -220,7 +220,7 @@ class _Gathering:
             return {name: value for name, value in row.items() if name not in identity}
         return None
 
-    def _end(self, held: Mapping[str, Any] | None, values: Sequence[Value]) -> datetime | None:
+    def _end(self, held: Mapping[str, Any] | None, values: Sequence[RowValue]) -> datetime | None:
         """Of rows that end when they do: as gold has it, else as its newest value has."""
         told = [held or {}, *(one.values for one in reversed(values))]
         return next((one["window_end"] for one in told if "window_end" in one), None)
@@ -237,10 +237,10 @@ class _Gathering:
 
     def _rows(
         self, asked: Asked, end: datetime | None, notes: list[str]
-    ) -> tuple[tuple[BronzeRows, ...], Rejected | None]:
+    ) -> tuple[tuple[RowsOfInput, ...], Rejected | None]:
         own = self._input(BRONZE, self.warehouse, self.pipeline, self.runs)
-        bronze: tuple[BronzeRows, ...] = ()
-        stretch: Stretch | None = None
+        bronze: tuple[RowsOfInput, ...] = ()
+        stretch: Span | None = None
         try:
             operator, other = reading(self.operator, self.warehouse), None
             if isinstance(operator, Joins):
@@ -263,7 +263,7 @@ class _Gathering:
                 "Bronze has none that starts so now: its rows are part of another one, or gone."
             )
         if stretch is None and end is not None:
-            stretch = Stretch(asked.start, end)
+            stretch = Span(asked.start, end)
         rejected = None
         rejects = self.warehouse.rejects.open()
         if stretch is not None and rejects is not None:
@@ -275,8 +275,8 @@ class _Gathering:
         return self._with_lines(bronze, rejected)
 
     def _with_lines(
-        self, bronze: tuple[BronzeRows, ...], rejected: Rejected | None
-    ) -> tuple[tuple[BronzeRows, ...], Rejected | None]:
+        self, bronze: tuple[RowsOfInput, ...], rejected: Rejected | None
+    ) -> tuple[tuple[RowsOfInput, ...], Rejected | None]:
         source = self.pipeline.source
         if not isinstance(source, FilesSource):
             return bronze, rejected
@@ -296,7 +296,10 @@ class _Gathering:
         return told, rejected
 
     def _differences(
-        self, held: Mapping[str, Any] | None, bronze: Sequence[BronzeRows], values: Sequence[Value]
+        self,
+        held: Mapping[str, Any] | None,
+        bronze: Sequence[RowsOfInput],
+        values: Sequence[RowValue],
     ) -> Iterator[str]:
         if not self.operator.traits.counts_rows or isinstance(self.operator, Joins) or not bronze:
             return
@@ -339,7 +342,7 @@ class _Gathering:
                     yield AcceptedByHand(name, note.up_to, note.reason, note.by, at)
 
 
-def _with_late(value: Value, bronze: Sequence[BronzeRows]) -> Value:
+def _with_late(value: RowValue, bronze: Sequence[RowsOfInput]) -> RowValue:
     """With how many rows came late by the run that computed it."""
     batches = [one for rows in bronze for one in rows.batches if value.run and one.run == value.run]
     if not bronze or any(one.late is None for one in batches):

@@ -44,7 +44,7 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 from tidemark.story.asked import Asked
 from tidemark.story.runs_known import RunsKnown
-from tidemark.story.story import BatchOfRows, BronzeRow, BronzeRows, Place
+from tidemark.story.story import BatchOfRows, BronzeRow, RowPlace, RowsOfInput
 from tidemark.story.values import History
 
 SAMPLE = 50
@@ -58,7 +58,7 @@ _ALL, _NONE = 2**62, -(2**62)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Span:
     """The event times of a row's own rows in bronze, both included."""
 
     first: datetime
@@ -164,22 +164,22 @@ class InBronze:
     other: Input | None
     late_by: LateBy
 
-    def stretch(self) -> Stretch | None:
+    def stretch(self) -> Span | None:
         """None where bronze has no row of it, or its end is not known."""
         operator, start = self.operator, self.asked.start
         if not isinstance(operator, Gapped):
             end = self.asked.window_end
-            return None if end is None else Stretch(start, end - _MICROSECOND)
+            return None if end is None else Span(start, end - _MICROSECOND)
         found = operator.rows_in(self.own.bronze).rows_in_bronze(self.asked.row).to_pylist()
         # What hangs together with its first row begins earlier since, or that row is gone.
         if not found or found[0]["window_start"] != start:
             return None
         if isinstance(operator, Folds):
             # An output is determined by the rows up to its time.
-            return None if self.window_end is None else Stretch(start, self.window_end)
-        return Stretch(start, found[0]["window_end"] - operator.gap)
+            return None if self.window_end is None else Span(start, self.window_end)
+        return Span(start, found[0]["window_end"] - operator.gap)
 
-    def rows(self, stretch: Stretch) -> tuple[BronzeRows, ...]:
+    def rows(self, stretch: Span) -> tuple[RowsOfInput, ...]:
         """The rows of each input."""
         operator, own = self.operator, self.own
         schema = schema_of(own.bronze)
@@ -209,13 +209,13 @@ class InBronze:
         other: Input,
         left: str,
         time: str,
-        stretch: Stretch,
-    ) -> Iterator[BronzeRows]:
+        stretch: Span,
+    ) -> Iterator[RowsOfInput]:
         """The left rows that the row of gold has, and all of the right side that they match."""
         ours, theirs = schema_of(self.own.bronze), schema_of(other.bronze)
         at = column_named(theirs, other.event_time).name
         within = table.join.within
-        reached = Stretch(stretch.first - within.before, stretch.last + within.after)
+        reached = Span(stretch.first - within.before, stretch.last + within.after)
         connection.register("right_read", _of_days(other, reached))
         on = [
             f'l."{column_named(ours, one).name}" = r."{column_named(theirs, two).name}"'
@@ -235,7 +235,7 @@ class InBronze:
 
     def _told(
         self, connection: duckdb.DuckDBPyConnection, of: Input, sql: str, time: str
-    ) -> BronzeRows:
+    ) -> RowsOfInput:
         """What is told of the rows that this selects."""
         connection.execute(f"CREATE OR REPLACE TEMP VIEW mine AS {sql}")
         numbers = [batch for (batch,) in connection.execute(
@@ -261,7 +261,7 @@ class InBronze:
         ).fetchall()
         parts, others = _parts(connection, of)
         unknown = any(one[3] for one in batches)
-        return BronzeRows(
+        return RowsOfInput(
             input=of.name,
             number=sum(one[1] for one in batches),
             first=min((one[4] for one in batches), default=None),
@@ -293,13 +293,13 @@ class InBronze:
         return _ALL if epoch_us(end) <= read.late_ms * 1_000 else _NONE
 
 
-def _of_days(of: Input, stretch: Stretch) -> Dataset:
+def _of_days(of: Input, stretch: Span) -> Dataset:
     first, last = stretch.first.date(), stretch.last.date()
     days = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
     return dataset_of(of.bronze, days)
 
 
-def _within(time: str, stretch: Stretch) -> str:
+def _within(time: str, stretch: Span) -> str:
     first, last = (f"TIMESTAMPTZ '{one.isoformat()}'" for one in (stretch.first, stretch.last))
     return f'"{time}" BETWEEN {first} AND {last}'
 
@@ -334,7 +334,7 @@ def _sampled(
     return tuple(
         BronzeRow(
             event_time=row[time],
-            place=Place({name: row[name] for name in names}),
+            place=RowPlace({name: row[name] for name in names}),
             batch=row["_batch"],
             read_at=row.get("_batch_time"),
             run=_run(by_batch, row["_batch"]),

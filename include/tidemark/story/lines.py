@@ -17,7 +17,7 @@ from tidemark.sources.files.codecs import FAULTS, unpacked, why_not_read
 from tidemark.sources.formats.formats import JSON_LINES, format_of
 from tidemark.sources.source import PLACE
 from tidemark.storage.files import FileMissing, Options, open_file
-from tidemark.story.story import BronzeRow, Place, RejectedRow
+from tidemark.story.story import BronzeRow, RejectedRow, RowPlace
 
 # So much of a file, unpacked, is read for its lines.
 MOST_BYTES = 64 * 1024 * 1024
@@ -34,7 +34,7 @@ class Lines:
     def __init__(self, source: FilesSource, options: Options) -> None:
         self._source, self._options = source, options
         self._asked: dict[str, dict[int, datetime | None]] = {}
-        self._found: dict[tuple[str, int], Place] = {}
+        self._found: dict[tuple[str, int], RowPlace] = {}
 
     def ask(self, rows: Iterable[Told]) -> None:
         """Note where the lines of these rows are to be looked for."""
@@ -49,7 +49,7 @@ class Lines:
             self._look()
         return tuple(replace(row, place=self._place(row.place)) for row in rows)
 
-    def _place(self, place: Place) -> Place:
+    def _place(self, place: RowPlace) -> RowPlace:
         file, at = place.origin.get(FILE), place.origin.get(PLACE.name)
         if file is None:
             return place
@@ -62,7 +62,7 @@ class Lines:
         for number, (file, places) in enumerate(self._asked.items()):
             if format_of(self._source.format, file) != JSON_LINES:
                 for at in places:
-                    self._found[file, at] = Place({}, record=at + 1)
+                    self._found[file, at] = RowPlace({}, record=at + 1)
                 continue
             unknown = "of so many files none is read for it" if number >= _MOST_FILES else None
             counted: Mapping[int, int] = {}
@@ -70,7 +70,7 @@ class Lines:
                 counted, unknown = self._counted(file, places)
             for at in places:
                 line = counted.get(at)
-                self._found[file, at] = Place({}, line=line, unknown=None if line else unknown)
+                self._found[file, at] = RowPlace({}, line=line, unknown=None if line else unknown)
 
     def _counted(
         self, file: str, places: Mapping[int, datetime | None]

@@ -16,8 +16,8 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.story.asked import Asked
-from tidemark.story.in_bronze import LONGEST_TEXT, SAMPLE, Input, Stretch, cut, ingested
-from tidemark.story.story import Place, Rejected, RejectedRow
+from tidemark.story.in_bronze import LONGEST_TEXT, SAMPLE, Input, Span, cut, ingested
+from tidemark.story.story import Rejected, RejectedRow, RowPlace
 
 # So many are looked at for the keys, and of each so much text.
 _LOOKED_AT = 1_000
@@ -26,7 +26,7 @@ _LONGEST_RAW = 64 * 1024
 
 def rejected_in(
     of: Input, rejects: DeltaTable, pipeline: Pipeline, operator: Operator, asked: Asked,
-    stretch: Stretch, batches: Sequence[int],
+    stretch: Span, batches: Sequence[int],
 ) -> Rejected:  # fmt: skip
     """Those whose event time lies in the stretch. `batches` of ingest brought the row's rows."""
     first, last = stretch.first.isoformat(), stretch.last.isoformat()
@@ -80,7 +80,7 @@ def _sampled(
             detail=cut(row["detail"] or ""),
             raw=cut(row["raw"]),
             event_time=row["event_time"],
-            place=Place({name: row[name] for name in names}),
+            place=RowPlace({name: row[name] for name in names}),
             batch=row["_batch"],
             read_at=row["_batch_time"],
             run=by_batch[row["_batch"]].run if row["_batch"] in by_batch else None,

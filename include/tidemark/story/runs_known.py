@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.plan import CHANGES
 from tidemark.ledger.ledger import INGEST, REWOUND
-from tidemark.runs.recorded_runs import HELD, INTERRUPTED
+from tidemark.runs.recorded_runs import one_row_each
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
@@ -21,11 +21,10 @@ from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import REWIND
 
 _OF_RUNS = ("run", "outcome", "started_at", "ended_at", "tables")
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Publish:
+class KnownPublish:
     """A publish of a table up to a version of the history of a generation. `close`: up to where
     gold was closed then."""
 
@@ -43,12 +42,10 @@ class RunsKnown:
     table: str
 
     @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        """The last row of each try of a run, oldest first."""
-        last: dict[tuple[str, datetime], dict[str, Any]] = {}
-        for row in sorted(_own(self.warehouse.runs, self._pipeline, _OF_RUNS), key=_order):
-            last[row["run"], row["started_at"]] = row
-        return sorted(last.values(), key=lambda row: row["started_at"])
+    def _rows(self) -> list[Mapping[str, Any]]:
+        """One of each try of a run, oldest first."""
+        rows = one_row_each(_own(self.warehouse.runs, self._pipeline, _OF_RUNS))
+        return sorted(rows, key=lambda row: row["started_at"])
 
     @property
     def _pipeline(self) -> str:
@@ -63,7 +60,7 @@ class RunsKnown:
         return {row["run"]: row["started_at"] for row in reversed(self._rows)}
 
     @cached_property
-    def publishes(self) -> tuple[Publish, ...]:
+    def publishes(self) -> tuple[KnownPublish, ...]:
         """Those of the table, oldest first."""
         return tuple(one for row in self._rows for one in self._published(row))
 
@@ -76,7 +73,7 @@ class RunsKnown:
             for row in self._rows for of in _of_table(row, self.table)
         )  # fmt: skip
 
-    def _published(self, row: Mapping[str, Any]) -> Iterator[Publish]:
+    def _published(self, row: Mapping[str, Any]) -> Iterator[KnownPublish]:
         for of in _of_table(row, self.table):
             if of["gold_version"] is None:
                 continue
@@ -84,7 +81,7 @@ class RunsKnown:
             if changes is None:
                 changes, generation = self._by_gold(of["gold_version"]) or (None, None)
             if changes is not None and generation is not None:
-                yield Publish(row["run"], generation, changes, of["close_after"])
+                yield KnownPublish(row["run"], generation, changes, of["close_after"])
 
     def _by_gold(self, version: int) -> tuple[int, int] | None:
         """The pin and the generation that a commit of gold notes; None where its log no longer has
@@ -145,9 +142,3 @@ def _own(place: TablePlace, pipeline: str, columns: Iterable[str]) -> list[dict[
 
 def _of_table(row: Mapping[str, Any], table: str) -> Iterator[dict[str, Any]]:
     return (of for of in row["tables"] or () if of["table"] == table)
-
-
-def _order(row: Mapping[str, Any]) -> tuple[int, datetime]:
-    """As `runs.status.recent_runs` orders the rows of a run."""
-    final = {HELD: 0, INTERRUPTED: 2}.get(row["outcome"], 1)
-    return final, row["ended_at"] or row["started_at"] or _NEVER

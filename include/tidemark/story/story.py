@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Value:
+class RowValue:
     """A value that the row had, in the order in which they came.
 
     `cause` is that of `changes`, or `rewind` where a rewind computed it; `run` computed it, of the
@@ -45,7 +45,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Place:
+class RowPlace:
     """Where in the source a row comes from: `origin` are the columns that say it.
 
     Of a file `lines` says the line, from 1, of JSON lines; `record` the number of the record, from
@@ -65,7 +65,7 @@ class BronzeRow:
     """
 
     event_time: datetime
-    place: Place
+    place: RowPlace
     batch: int | None
     read_at: datetime | None
     run: str | None
@@ -84,7 +84,7 @@ class BatchOfRows:
 
 
 @dataclass(frozen=True)
-class BronzeRows:
+class RowsOfInput:
     """The rows of an input that the row is made of, as the input is now: `input` is `bronze`, of a
     join's right side `bronze/PIPELINE`.
 
@@ -115,7 +115,7 @@ class RejectedRow:
     detail: str
     raw: str | None
     event_time: datetime | None
-    place: Place
+    place: RowPlace
     batch: int | None
     read_at: datetime | None
     run: str | None
@@ -161,7 +161,7 @@ class AcceptedByHand:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedRow:
     """Does gold equal what bronze gives now? None: that was not compared, and `said` tells why."""
 
     equal: bool | None
@@ -182,13 +182,13 @@ class Story:
     key: Mapping[str, Any]
     gold: Mapping[str, Any] | None
     gold_version: int
-    values: tuple[Value, ...]
-    bronze: tuple[BronzeRows, ...]
+    values: tuple[RowValue, ...]
+    bronze: tuple[RowsOfInput, ...]
     rejected: Rejected | None
     checks: tuple[CheckSaid, ...]
     accepted: tuple[AcceptedByHand, ...]
     notes: tuple[str, ...]
-    checked: Checked | None = None
+    checked: CheckedRow | None = None
     format: int = field(default=FORMAT, kw_only=True)
 
 

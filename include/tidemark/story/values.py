@@ -29,8 +29,8 @@ from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.delta.notes import EmittedNote, RecomputedNote, note_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.story.asked import Asked
-from tidemark.story.runs_known import Publish, RunsKnown
-from tidemark.story.story import Value
+from tidemark.story.runs_known import KnownPublish, RunsKnown
+from tidemark.story.story import RowValue
 
 STREAM = "stream"
 _RECENT = 50
@@ -58,9 +58,9 @@ class Commit:
 
 def values_of(
     histories: Sequence[History], operator: Operator, asked: Asked, runs: RunsKnown, gold: GoldState
-) -> tuple[list[Value], list[str]]:
+) -> tuple[list[RowValue], list[str]]:
     """All values, those of former generations first, and sentences on what is not known."""
-    found, notes = list[Value](), list[str]()
+    found, notes = list[RowValue](), list[str]()
     for history in histories:
         rows = _rows(history, asked)
         if len(rows) > MOST_VALUES:
@@ -77,7 +77,9 @@ def values_of(
             )
         known = [one for one in runs.publishes if one.generation == history.generation]
         if gold.generation == history.generation:
-            known.append(Publish(None, gold.generation, gold.changes, instant_of(gold.close_ms)))
+            known.append(
+                KnownPublish(None, gold.generation, gold.changes, instant_of(gold.close_ms))
+            )
         found += judged(values, known, runs)
     return [_undone(one, runs) for one in found], notes
 
@@ -166,12 +168,12 @@ def _added(
     return found
 
 
-def _value(row: Mapping[str, Any], history: History) -> Value:
+def _value(row: Mapping[str, Any], history: History) -> RowValue:
     identity = {*history.identity.values(), *_BESIDE, "_commit", "rows"}
     gone = not row["rows"] or row.get(FAILURE) is not None
     values = {} if gone else {name: of for name, of in row.items() if name not in identity}
     commit: Commit | None = row["_commit"]
-    return Value(
+    return RowValue(
         values=values,
         rows=row["rows"] or 0,
         cause=row["cause"],
@@ -184,7 +186,7 @@ def _value(row: Mapping[str, Any], history: History) -> Value:
     )
 
 
-def _ordered(values: Sequence[Value], runs: RunsKnown) -> list[Value]:
+def _ordered(values: Sequence[RowValue], runs: RunsKnown) -> list[RowValue]:
     """Those that the log no longer knows came before those that it knows."""
     known = [one for one in values if one.version is not None]
     known.sort(key=lambda one: one.version or 0)
@@ -194,7 +196,7 @@ def _ordered(values: Sequence[Value], runs: RunsKnown) -> list[Value]:
     return [*older, *known]
 
 
-def _by_runs(values: list[Value], runs: RunsKnown) -> list[Value]:
+def _by_runs(values: list[RowValue], runs: RunsKnown) -> list[RowValue]:
     if all(one.cause == STREAM and one.batch is not None for one in values):
         return sorted(values, key=lambda one: one.batch or 0)
     started = {one.run: runs.started(one.run) for one in values}
@@ -211,11 +213,11 @@ def _by_runs(values: list[Value], runs: RunsKnown) -> list[Value]:
 
 
 def judged(
-    values: Sequence[Value], publishes: Sequence[Publish], runs: RunsKnown
-) -> Iterator[Value]:
+    values: Sequence[RowValue], publishes: Sequence[KnownPublish], runs: RunsKnown
+) -> Iterator[RowValue]:
     """Whether gold ever showed them: each publish takes, of what came since the one before, the
     last value that counts. `values` are in their order."""
-    shown: dict[int, Publish] = {}
+    shown: dict[int, KnownPublish] = {}
     before = -1
     for publish in sorted(publishes, key=lambda one: one.changes):
         taken = [
@@ -240,7 +242,9 @@ def judged(
             yield replace(value, published=False if known else None)
 
 
-def _judged_by_run(value: Value, later: Sequence[Value], publishes: Sequence[Publish]) -> Value:
+def _judged_by_run(
+    value: RowValue, later: Sequence[RowValue], publishes: Sequence[KnownPublish]
+) -> RowValue:
     """Of one whose commit is not known: a run published what it computed last, and gold's newest
     publish the last of all."""
     own = [one for one in publishes if one.run == value.run and value.run is not None]
@@ -251,7 +255,7 @@ def _judged_by_run(value: Value, later: Sequence[Value], publishes: Sequence[Pub
     return replace(value, published=True if now and not later and value.in_order else None)
 
 
-def _counts(value: Value, publish: Publish) -> bool:
+def _counts(value: RowValue, publish: KnownPublish) -> bool:
     """A seal counts once gold is closed up to where it closed (`gold.row_values`)."""
     end = value.values.get("window_end")
     if value.cause != SEAL or end is None:
@@ -259,7 +263,7 @@ def _counts(value: Value, publish: Publish) -> bool:
     return publish.close is not None and end <= publish.close
 
 
-def _undone(value: Value, runs: RunsKnown) -> Value:
+def _undone(value: RowValue, runs: RunsKnown) -> RowValue:
     for rewind in runs.rewinds:
         if value.run == rewind.run:
             return replace(value, cause="rewind")
