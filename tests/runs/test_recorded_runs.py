@@ -12,9 +12,11 @@ from deltalake import DeltaTable
 
 from tests.kit.running import Place, query
 from tests.kit.windows import at, window
+from tests.runs.pipelines import bronze
 from tests.runs.test_result import RESULT
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
+from tidemark.recompute.rewind.past_runs import past_runs
 from tidemark.runs import recorded_runs
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
@@ -204,6 +206,20 @@ def test_a_run_whose_publish_step_was_killed_is_interrupted_and_keeps_what_it_co
     # A repeated publish tells all of it.
     record_run(place.warehouse.runs, GOOD)
     assert rows(place.places.runs, "outcome") == [("succeeded",)]
+
+
+def test_a_run_that_was_killed_while_it_published_is_none_to_go_back_to(place: Place) -> None:
+    bronze(place, at(10))
+    versions = {"bronze": 0, "rejects": 0}
+    held = GOOD.model_copy(update={"held": True, "pipeline": place.name, "versions": versions})
+    record_run(place.warehouse.runs, held)
+    publish(place, held.run_id, held.started_at)
+    interrupted(place)
+    found = past_runs(place.pipeline, place.warehouse)
+    assert (found.runs, found.others) == (
+        (),
+        {held.run_id: "it was killed while it published, and nobody knows what of it"},
+    )
 
 
 def test_a_second_try_that_was_killed_is_told_apart_from_the_first(place: Place) -> None:

@@ -15,7 +15,7 @@ from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.recorded_runs import SUCCEEDED
+from tidemark.runs.recorded_runs import INTERRUPTED, SUCCEEDED
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.warehouse import Warehouse
@@ -104,6 +104,8 @@ def _why_not(
 ) -> str | None:
     if min(at) < 0:
         return f"it is no run of the stream, or was not recorded to its end ({row['trigger']})"
+    if row["outcome"] == INTERRUPTED:
+        return "it was killed while it published, and nobody knows what of it"
     if row["outcome"] != SUCCEEDED:
         return f"it published nothing ({row['outcome']})"
     if taken_back:
