@@ -18,9 +18,10 @@ from tests.runs.pipelines import BEGAN, bronze, ended, housekept, windows_of
 from tests.storage.leases import leave, left_by_another
 from tidemark.cli.exit_codes import STATES
 from tidemark.cli.main import app
-from tidemark.cli.status_report import print_pipeline, print_status_overview, span_text
+from tidemark.cli.status_report import print_pipeline, print_status_overview
 from tidemark.errors import RunFailed, TableMismatch
 from tidemark.gold.pins import Late
+from tidemark.pipeline.durations import span_text
 from tidemark.runs.status.drift import NewField, SourceDrift, WrongColumn
 from tidemark.runs.status.pipeline_status import PipelineStatus
 from tidemark.runs.status.recorded_status import all_statuses

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
-from tidemark.cli.lag_text import lag_text
+from tidemark.runs.status.lag_text import lag_text
+from tidemark.pipeline.durations import span_text
 from tidemark.pipeline.names import is_column_name
 from tidemark.runs.status.drift import NewField, SourceDrift
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
-from tidemark.runs.status.recent_runs import RecentRun, counted_once
+from tidemark.runs.status.recent_runs import RecentRun, totals_of
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.sources.source import Lag
@@ -35,7 +36,6 @@ _RECENTLY = (
     "state bytes: after the last upkeep"
 )
 _OF_A_RUN = "late of a run: since the publish before it, of the table with the most"
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def print_status_overview(statuses: Sequence[PipelineStatus], folder: Path, now: datetime) -> None:
@@ -128,10 +128,8 @@ def _document(status: PipelineStatus) -> dict[str, Any]:
 
 def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
     last = status.runs[0] if status.runs else None
-    read = sum(run.read for run in status.runs)
-    rejected = sum(run.rejected for run in status.runs)
-    judged = rejected + sum(run.accepted for run in status.runs)
-    ran, counted = bool(status.runs), any(run.counted for run in status.runs)
+    ran, totals = bool(status.runs), totals_of(status.runs)
+    judged = totals.accepted + totals.rejected if totals else 0
     return {
         "pipeline": status.name,
         "state": status.state,
@@ -139,10 +137,10 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
         "watermark": _time(status.watermark),
         "behind": _between(status.watermark, status.newest_event),
         "open": _sum(ran, (table.open_windows for table in status.tables)),
-        "read": _sum(counted, [read]),
-        "rejected": _share(rejected, judged) if counted else _NONE,
-        "late": _sum(counted, (run.late_rows for run in counted_once(status.runs))),
-        "corrected": _sum(counted, (run.corrected_windows for run in status.runs)),
+        "read": f"{totals.read:,}" if totals else _NONE,
+        "rejected": _share(totals.rejected, judged) if totals else _NONE,
+        "late": f"{totals.late_rows:,}" if totals else _NONE,
+        "corrected": f"{totals.corrected_windows:,}" if totals else _NONE,
         "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
     }
 
@@ -189,16 +187,6 @@ def _time(instant: datetime | None) -> str:
 
 def _between(earlier: datetime | None, later: datetime | None) -> str:
     return _NONE if earlier is None or later is None else span_text(later - earlier)
-
-
-def span_text(span: timedelta) -> str:
-    """A length of time in its two largest units that are not 0; below 0 it is 0."""
-    rest, parts = max(0, round(span.total_seconds())), []
-    for unit, seconds in _UNITS:
-        number, rest = divmod(rest, seconds)
-        if number:
-            parts.append(f"{number} {unit}")
-    return " ".join(parts[:2]) or "0 s"
 
 
 def _share(part: int, whole: int) -> str:

@@ -25,6 +25,7 @@ _MICROSECONDS = {
 _SHORT = {"ms": "millisecond", "s": "second", "sec": "second", "min": "minute"}
 _SHORT |= {"m": "minute", "h": "hour", "d": "day", "w": "week"}
 _NOT_FIXED = ("month", "quarter", "year")
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]+)\s*,?")
 
 ALLOWED = "a number and a unit, as in `10 minutes` or `1 hour 30 minutes`"
@@ -48,6 +49,16 @@ def duration_text(duration: timedelta) -> str:
         if not rest and number:
             return f"{number} {unit}" + ("s" if number != 1 else "")
     return "0 seconds"
+
+
+def span_text(span: timedelta) -> str:
+    """A length of time in its two largest units that are not 0; below 0 it is 0."""
+    rest, parts = max(0, round(span.total_seconds())), []
+    for unit, seconds in _UNITS:
+        number, rest = divmod(rest, seconds)
+        if number:
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2]) or "0 s"
 
 
 def _parts(text: str) -> list[Decimal]:

@@ -25,7 +25,7 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.cli.lag_text import lag_text
+from tidemark.runs.status.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.preflight import NothingNew, run_preflight

@@ -98,6 +98,31 @@ def counted_once(runs: Sequence[RecentRun]) -> tuple[RecentRun, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Totals:
+    """Of several runs, those that were counted: rows, and windows that were corrected. `late_rows`
+    has each late row once."""
+
+    read: int
+    accepted: int
+    rejected: int
+    late_rows: int
+    corrected_windows: int
+
+
+def totals_of(runs: Sequence[RecentRun]) -> Totals | None:
+    """Of runs, newest first; None where no run is known that counted."""
+    if not any(run.counted for run in runs):
+        return None
+    return Totals(
+        read=sum(run.read for run in runs),
+        accepted=sum(run.accepted for run in runs),
+        rejected=sum(run.rejected for run in runs),
+        late_rows=sum(run.late_rows for run in counted_once(runs)),
+        corrected_windows=sum(run.corrected_windows for run in runs),
+    )
+
+
 def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[RecentRun, ...]:
     """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
     made.
@@ -105,19 +130,23 @@ def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[Re
     Backfills, migrations and rollbacks are none of them: where one failed, the stream is as well
     as before.
     """
-    if runs is None:
-        return ()
+    rows = recent_rows(runs, pipeline, number) if runs is not None else []
+    return tuple(run_of(row) for row in rows)
+
+
+def recent_rows(runs: DeltaTable, pipeline: str, number: int) -> list[dict[str, Any]]:
+    """The rows of `ops/runs` that these runs are told by: of each the last one."""
     asked = number
     while True:
         rows = newest_rows(runs, pipeline, "started_at", asked)
         found = [row for row in one_row_each(rows) if row["trigger"] not in _OTHERS]
         if len(found) >= number or len(rows) < asked:
-            newest = sorted(found, key=lambda row: row["started_at"], reverse=True)
-            return tuple(_run(row) for row in newest[:number])
+            return sorted(found, key=lambda row: row["started_at"], reverse=True)[:number]
         asked *= 4
 
 
-def _run(row: Mapping[str, Any]) -> RecentRun:
+def run_of(row: Mapping[str, Any]) -> RecentRun:
+    """A run by a row of `recent_rows`."""
     return RecentRun(
         run=row["run"],
         outcome=row["outcome"],
