@@ -20,6 +20,7 @@ from tidemark.cli.maintain import maintain
 from tidemark.cli.migrate import migrate
 from tidemark.cli.new.commands import new
 from tidemark.cli.ops import ops
+from tidemark.cli.page import page
 from tidemark.cli.publish import publish
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
@@ -44,6 +45,7 @@ app.command()(backfill)
 app.command()(status)
 app.command()(explain)
 app.command()(ops)
+app.command()(page)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")

@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 
 from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
-from tidemark.runs.status.lag_text import lag_text
 from tidemark.pipeline.durations import span_text
 from tidemark.pipeline.names import is_column_name
 from tidemark.runs.status.drift import NewField, SourceDrift
+from tidemark.runs.status.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, totals_of
 from tidemark.runs.status.state import PipelineState

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from deltalake import DeltaTable
 
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import removed_name
@@ -74,6 +77,36 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
             f"ledger rebuild {pipeline}` makes those anew that the tables still tell"
         )
     return LedgerReport(verdict, wrong, _TOTALS, totals, _LINE, newest)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Rows of a run that were rejected for a reason. Of lines that were rebuilt nobody knows the
+    run, nor the time that it stood for (UTC)."""
+
+    run: str | None
+    scheduled_at: datetime | None
+    reason: str
+    rows: int
+
+
+def rejected_rows(ledger: DeltaTable, pipeline: str) -> tuple[Rejected, ...]:
+    """A pipeline's rejected rows by run and reason, the newest run first; what a rewind has undone
+    counts no more."""
+    predicate = f"pipeline = '{pipeline}'"
+    with duckdb_in_utc() as connection:
+        known = dataset_of(ledger, predicate)
+        connection.register("ledger", known)
+        counts = " AND rewound IS NULL" if "rewound" in known.schema.names else ""
+        rows = connection.execute(
+            f"""
+            SELECT run, scheduled_at, one.key, sum(one.value::BIGINT)::BIGINT
+            FROM ledger, json_each(ledger.reasons) AS one
+            WHERE {predicate} AND kind = 'ingest'{counts}
+            GROUP BY ALL ORDER BY scheduled_at DESC NULLS LAST, run DESC, 4 DESC, 3
+            """
+        ).fetchall()
+    return tuple(Rejected(*row) for row in rows)
 
 
 _VERDICT = """

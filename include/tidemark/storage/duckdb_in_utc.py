@@ -42,10 +42,19 @@ def _hear_again() -> None:
             handler(number, None)
 
 
+def bound_threads(number: int) -> None:
+    """Let no question of this process take more threads: of a process that has other work too."""
+    _LIMITS["threads"] = number
+    _database.cache_clear()
+
+
+_LIMITS: dict[str, int] = {}
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     # All that it reads is registered; text of users is parsed here, and is to open no file.
-    return duckdb.connect(config={"enable_external_access": False})
+    return duckdb.connect(config={"enable_external_access": False, **_LIMITS})
 
 
 # A forked process has none of its threads, and would wait for them when it ends.

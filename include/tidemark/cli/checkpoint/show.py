@@ -26,10 +26,10 @@ from tidemark.cli.console import (
     shortened,
 )
 from tidemark.cli.exit_codes import VERDICTS
-from tidemark.runs.status.lag_text import lag_text
 from tidemark.pipeline.instants import instant_text, length_of
 from tidemark.pipeline.places import INGEST
 from tidemark.printed import shown
+from tidemark.runs.status.lag_text import lag_text
 
 _NOTHING = "–"
 _BAR = 24

@@ -1,0 +1,1 @@
+"""The page: how pipelines, tables and rejects stand, in a browser. It only reads."""

@@ -1,0 +1,312 @@
+"""The page as a web application: who may see what is asked of its host, before anything is read.
+
+Every route depends on `access`, also that of scripts and styles. What is read is read in threads of
+its own, at most _THREADS at once: a store that does not answer holds up this page, and not the
+process that it lives in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.resources import files
+from threading import Lock
+from typing import Any, Protocol, TypeVar
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from tidemark.operators.kinds import operator_of
+from tidemark.page import charts, texts
+from tidemark.page.corrections import MOST as MOST_CORRECTIONS
+from tidemark.page.reading import MOST_RUNS, Reading, worst_first
+from tidemark.page.rejects import MOST_ROWS, reject_lines
+from tidemark.page.series import key_columns
+from tidemark.page.tables import OpenTables
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
+from tidemark.runs.status.recent_runs import totals_of
+from tidemark.storage.duckdb_in_utc import bound_threads
+from tidemark.storage.warehouse import Warehouse
+from tidemark.version import told_version
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+_THREADS = 4
+_PATIENCE_SECONDS = 30
+_FRESH = timedelta(seconds=3)
+# Of the dates of gold that a chart begins with.
+DAYS = 30
+MOST_DAYS = 3_660
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+_STATIC = {
+    "page.js": "text/javascript",
+    "page.css": "text/css",
+    "uPlot.iife.min.js": "text/javascript",
+    "uPlot.min.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "icon-dark.svg": "image/svg+xml",
+}
+
+
+class Access(Protocol):
+    """What whoever asks may see."""
+
+    def sees(self, pipeline: str, dag: str | None) -> bool:
+        """May they see this pipeline? `dag` is the Dag that its last run noted."""
+
+    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
+        """The Dag of it that they can go to from here; None where there is none."""
+
+
+class Everything:
+    """All of it, where there is no Airflow."""
+
+    def sees(self, pipeline: str, dag: str | None) -> bool:
+        return True
+
+    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
+        return None
+
+
+@dataclass
+class _Overview:
+    """What all pipelines' status was a moment ago: who asks meanwhile gets the same."""
+
+    at: datetime | None = None
+    statuses: tuple[PipelineStatus, ...] = ()
+
+
+def page_app(
+    settings: Callable[[], Settings],
+    access: Callable[..., Access],
+    now: Callable[[], datetime],
+    login: str | None = None,
+    threads: int = 2,
+) -> FastAPI:
+    """The application. `settings` are asked for at each request; `access` is FastAPI's dependency
+    that lets somebody in, or raises. `login` is an address below the host's root that leads people
+    to its login. DuckDB takes at most so many `threads`.
+
+    Its links are relative, so it may be mounted anywhere.
+    """
+    bound_threads(threads)
+    app = FastAPI(dependencies=[Depends(access)], docs_url=None, redoc_url=None, openapi_url=None)
+    page = _Page(settings, now, login)
+    app.middleware("http")(_with_headers)
+    app.add_exception_handler(StarletteHTTPException, page.refused)
+
+    @app.get("/")
+    async def pipelines(let: Access = Depends(access)) -> Response:  # noqa: B008
+        return await page.made(lambda: page.overview(let))
+
+    @app.get("/p/{name}")
+    async def pipeline(
+        name: str,
+        table: str = "",
+        let: Access = Depends(access),  # noqa: B008
+    ) -> Response:
+        return await page.made(lambda: page.pipeline(let, name, table))
+
+    @app.get("/p/{name}/t/{table}")
+    async def of_table(
+        name: str,
+        table: str,
+        measure: str = "",
+        find: str = "",
+        days: int = DAYS,
+        let: Access = Depends(access),  # noqa: B008
+    ) -> Response:
+        days = min(max(days, 1), MOST_DAYS)
+        return await page.made(lambda: page.table(let, name, table, measure, find[:200], days))
+
+    @app.get("/p/{name}/rejects")
+    async def rejects(
+        name: str,
+        reason: str = "",
+        let: Access = Depends(access),  # noqa: B008
+    ) -> Response:
+        return await page.made(lambda: page.rejects(let, name, reason))
+
+    @app.get("/p/{name}/rejects.jsonl")
+    async def download(
+        name: str,
+        reason: str = "",
+        let: Access = Depends(access),  # noqa: B008
+    ) -> Response:
+        return await page.made(lambda: page.download(let, name, reason))
+
+    @app.get("/static/{name}")
+    async def static(name: str) -> Response:
+        return _static(name)
+
+    return app
+
+
+class _Page:
+    """Makes the pages; what reads is called in a thread."""
+
+    def __init__(
+        self, settings: Callable[[], Settings], now: Callable[[], datetime], login: str | None
+    ) -> None:
+        self._settings, self._now, self._login = settings, now, login
+        self._tables, self._overview, self._lock = OpenTables(), _Overview(), Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, "tidemark-page")
+        self._templates = Environment(
+            loader=PackageLoader("tidemark.page"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        # Steps are told in their order.
+        self._templates.policies["json.dumps_kwargs"] = {}
+        self._templates.filters |= texts.FILTERS
+        self._templates.globals |= {"version": told_version(), "MOST_RUNS": MOST_RUNS}
+
+    async def made(self, make: Callable[[], Response]) -> Response:
+        waiting = asyncio.get_running_loop().run_in_executor(self._pool, make)
+        try:
+            return await asyncio.wait_for(waiting, _PATIENCE_SECONDS)
+        except HTTPException:
+            raise
+        except TimeoutError:
+            told = f"The store has not answered within {_PATIENCE_SECONDS} s. Nothing is lost by "
+            raise HTTPException(503, f"{told}that: load the page again.") from None
+        except Exception as error:
+            _LOG.exception("a page could not be made")
+            first = str(error).partition("\n")[0]
+            raise HTTPException(500, f"{type(error).__name__}: {first}") from error
+
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self._settings(), self._tables)
+
+    def _html(self, template: str, up: str, code: int = 200, **values: Any) -> HTMLResponse:
+        values |= {"up": up, "now": self._now(), "code": code}
+        text = self._templates.get_template(template).render(values)
+        return HTMLResponse(text, code, {"Cache-Control": "no-store"})
+
+    def overview(self, let: Access) -> Response:
+        reading = self._reading
+        with self._lock:
+            now, held = self._now(), self._overview
+            if held.at is None or not timedelta() <= now - held.at < _FRESH:
+                held.statuses, held.at = all_statuses(reading.settings, now), now
+        shown = [one for one in held.statuses if let.sees(one.name, _dag(one))]
+        rows = [(one, charts.bars_of(one.runs), totals_of(one.runs)) for one in worst_first(shown)]
+        return self._html("overview.html", "", rows=rows, folder=reading.settings.pipelines)
+
+    def _seen(self, let: Access, reading: Reading, name: str) -> str | None:
+        """The Dag that its last run noted. 404 where it is not to be seen: as where it is not."""
+        known = reading.file_of(name) is not None
+        dag = reading.dag(name) if known else None
+        if not known or not let.sees(name, dag):
+            raise HTTPException(404, f"There is no pipeline {name} that you can see.")
+        return dag
+
+    def pipeline(self, let: Access, name: str, table: str) -> Response:
+        reading = self._reading
+        noted = self._seen(let, reading, name)
+        status = reading.status(name, self._now())
+        assert status is not None
+        view, loaded = reading.pipeline_view(status), reading.pipeline(name)
+        tables = list(loaded.tables) if loaded else []
+        drawn = table if table in tables else next(iter(tables), None)
+        corrections = view.corrections.get(drawn or "", ())
+        return self._html(
+            "pipeline.html", "../", status=status, view=view, pipeline=loaded, table=drawn,
+            charts=charts.run_charts(view.runs, drawn, corrections),
+            dag=let.dag_of(name, noted), settings=reading.settings,
+        )  # fmt: skip
+
+    def _table(self, let: Access, name: str, table: str) -> tuple[Reading, Pipeline, str | None]:
+        reading = self._reading
+        noted = self._seen(let, reading, name)
+        pipeline = reading.pipeline(name)
+        if pipeline is None:
+            raise HTTPException(409, f"The file of {name} cannot be used; its page says why.")
+        if table not in pipeline.tables:
+            raise HTTPException(404, f"{name} has no table {table}.")
+        return reading, pipeline, noted
+
+    def table(
+        self, let: Access, name: str, table: str, measure: str, find: str, days: int
+    ) -> Response:
+        reading, pipeline, noted = self._table(let, name, table)
+        view = reading.table_view(pipeline, table, measure, find, days)
+        places = Warehouse.of(name, reading.settings).places
+        drawn = None
+        if view.series is not None and view.measure is not None:
+            drawn = charts.series_chart(view.series, view.measure, view.closed_to, view.corrections)
+        return self._html(
+            "table.html", "../../../", name=name, table=table, of=pipeline.tables[table],
+            pipeline=pipeline, view=view, chart=drawn, find=find, days=days, places=places,
+            keys=key_columns(operator_of(pipeline, table)), most=MOST_CORRECTIONS,
+            lookups=pipeline.lookups_of(table),
+            dag=let.dag_of(name, noted),
+        )  # fmt: skip
+
+    def rejects(self, let: Access, name: str, reason: str) -> Response:
+        reading = self._reading
+        self._seen(let, reading, name)
+        view = reading.rejects_view(name, reason or None)
+        return self._html(
+            "rejects.html", "../../", name=name, reason=reason, view=view, most=MOST_ROWS,
+            totals=charts.totals(view.counts), chart=charts.reject_chart(view.counts, MOST_RUNS),
+        )  # fmt: skip
+
+    def download(self, let: Access, name: str, reason: str) -> Response:
+        reading = self._reading
+        self._seen(let, reading, name)
+        lines: Iterator[str] = reject_lines(reading.rejects(name, reason or None))
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}-rejects.jsonl"',
+            "Cache-Control": "no-store",
+        }
+        return StreamingResponse(lines, media_type="application/jsonlines", headers=headers)
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, StarletteHTTPException)
+        return self._told(request, error.status_code, str(error.detail), error.headers)
+
+    def _told(self, request: Request, status: int, why: str, headers: Any) -> Response:
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        up = "../" * max(path.count("/") - 1, 0)
+        login = f"{up}../{self._login}" if self._login and status == 401 else None
+        response = self._html("refused.html", up, status, why=why, login=login)
+        response.headers.update(headers or {})
+        return response
+
+
+async def _with_headers(
+    request: Request, call: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    response = await call(request)
+    response.headers.update(HEADERS)
+    return response
+
+
+def _static(name: str) -> Response:
+    if name not in _STATIC:
+        raise HTTPException(404, "There is no such file.")
+    folder = files("tidemark.page") / "static"
+    content = (folder / "uplot" / name if name.startswith("uPlot") else folder / name).read_bytes()
+    return Response(content, media_type=_STATIC[name], headers={"Cache-Control": "max-age=3600"})
+
+
+def _dag(status: PipelineStatus) -> str | None:
+    return next((dag for run in status.runs if (dag := getattr(run, "dag", None))), None)

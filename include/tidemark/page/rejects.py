@@ -1,0 +1,102 @@
+"""Rejected rows: the newest as examples, and as JSON lines to be mended and landed again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from tidemark.storage.delta.dataset import dataset_of
+
+MOST_EXAMPLES = 50
+# Of a download: rows, and bytes of lines.
+MOST_ROWS = 100_000
+MOST_BYTES = 256 * 1024**2
+_OWN = ("_batch", "_batch_time")
+# Lines may be large.
+_AT_ONCE = 500
+_MOST_FILES = 64
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A record that was rejected. `place` says where in the source it is, by the table's columns
+    for that; `raw` is the line, `raw_bytes` its bytes where they are no UTF-8. `id` is the same
+    each time that the record is read; None of rows of a version that had none. Times are in UTC."""
+
+    id: str | None
+    reason: str
+    detail: str | None
+    raw: str | None
+    raw_bytes: bytes | None
+    event_time: datetime | None
+    place: Mapping[str, Any]
+    read_at: datetime | None
+
+    def line(self) -> str:
+        """As a JSON object on one line."""
+        found = {
+            "id": self.id,
+            "reason": self.reason,
+            "detail": self.detail,
+            "event_time": self.event_time,
+            "place": self.place,
+            "raw": self.raw,
+        }
+        if self.raw_bytes is not None:
+            found["raw_base64"] = base64.b64encode(self.raw_bytes).decode()
+        return json.dumps(found, ensure_ascii=False, default=_text)
+
+
+def newest_rejects(rejects: DeltaTable, reason: str | None) -> Iterator[Reject]:
+    """Rejected rows, of the newest batches first; those of one reason where one is named. They are
+    read as far as somebody asks."""
+    files = pa.table(rejects.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return
+    # The last batch of each file, by its statistics. A file is opened with those that end in it.
+    ends = sorted({one for one in files["max._batch"].to_pylist() if one is not None}, reverse=True)
+    wanted = ds.scalar(True) if reason is None else ds.field("reason") == reason
+    first, number = 0, 1
+    while first < len(ends):
+        last, below = ends[first], next(iter(ends[first + number : first + number + 1]), -1)
+        rows = dataset_of(rejects, f"_batch > {below} AND _batch <= {last}")
+        asked = wanted & (ds.field("_batch") > below) & (ds.field("_batch") <= last)
+        for part in rows.to_batches(filter=asked, batch_size=_AT_ONCE):
+            yield from map(_reject, part.to_pylist())
+        first, number = first + number, min(2 * number, _MOST_FILES)
+
+
+def reject_lines(rejects: Iterator[Reject]) -> Iterator[str]:
+    """These rows as JSON lines, bounded. Where some are left out the last line says so, and has no
+    `id`."""
+    rows = size = 0
+    for one in rejects:
+        if rows == MOST_ROWS or size > MOST_BYTES:
+            told = f"Older rejects are not in this file, which ends after {rows:,} of them."
+            yield json.dumps({"left_out": told}) + "\n"
+            return
+        line = one.line() + "\n"
+        rows, size = rows + 1, size + len(line)
+        yield line
+
+
+def _reject(row: Mapping[str, Any]) -> Reject:
+    known = {field: row.get(field) for field in ("id", "detail", "raw", "raw_bytes", "event_time")}
+    place = {
+        name.removeprefix("_"): value
+        for name, value in row.items()
+        if name.startswith("_") and name not in _OWN and value is not None
+    }
+    return Reject(reason=row["reason"], place=place, read_at=row.get("_batch_time"), **known)
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,153 @@
+"""A measure over time by key, as gold has it: the points that a chart draws."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.gold.row_values import dates_predicate
+from tidemark.operators.operator import Operator
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+MOST_KEYS = 6
+MOST_POINTS = 10_000
+# Of gold's newest dates as many are read as have about so many rows.
+_ROWS = 400_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """A window of a key. `start` is in seconds since 1970, UTC; `value` None: null, or no number
+    that can be drawn."""
+
+    start: float
+    value: float | None
+    status: str
+
+
+@dataclass(frozen=True)
+class KeySeries:
+    """The points of one key, the oldest first. `key` has the values that tell it, as text."""
+
+    key: tuple[str | None, ...]
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """`keys` are the largest, or those that were looked for; `left_out` counts the others, of the
+    dates that were read. `days` counts these, of `all_days`; `is_cut`: older points of them are not
+    drawn."""
+
+    keys: tuple[KeySeries, ...]
+    left_out: int
+    days: int
+    all_days: int
+    is_cut: bool
+
+
+def numbers_of(gold: DeltaTable, operator: Operator) -> tuple[str, ...]:
+    """The columns of gold that can be drawn: measures, and `rows` at last."""
+    schema = schema_of(gold)
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    names = [name for name in operator.values if name in schema.names]
+    return tuple(n for n in names if any(is_a(schema.field(n).type) for is_a in tests))
+
+
+def key_columns(operator: Operator) -> tuple[str, ...]:
+    """The columns that tell rows of one window apart."""
+    return tuple(name for name in operator.identity if name != "window_start")
+
+
+def key_texts(operator: Operator, relation: str) -> str:
+    """SQL for the key of a relation's row, as a list of texts."""
+    texts = ", ".join(f'{relation}."{name}"::VARCHAR' for name in key_columns(operator))
+    return f"[{texts}]::VARCHAR[]"
+
+
+def series_of(gold: DeltaTable, operator: Operator, measure: str, find: str, days: int) -> Series:
+    """A number of gold's newest dates, at most `days`. `find`: only keys with this text in one of
+    their values."""
+    dates, all_days = _newest_dates(gold, days)
+    if not dates:
+        return Series((), 0, 0, all_days, False)
+    with duckdb_in_utc() as connection:
+        connection.register("gold", dataset_of(gold, dates_predicate(dates)))
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE shown AS
+            SELECT epoch(window_start) AS start, {key_texts(operator, "gold")} AS key,
+                "{measure}"::DOUBLE AS value, status
+            FROM gold WHERE {dates_predicate(dates)}
+            """
+        )
+        found = connection.execute(
+            """
+            SELECT key, count(*) OVER () FROM shown
+            WHERE $find = ''
+                OR len(list_filter(key, lambda one: contains(lower(one), lower($find)))) > 0
+            GROUP BY key ORDER BY sum(abs(value)) FILTER (isfinite(value)) DESC NULLS LAST, key
+            LIMIT $most
+            """,
+            {"find": find, "most": MOST_KEYS},
+        ).fetchall()
+        chosen = [tuple(key) for key, _ in found]
+        rows = connection.execute(
+            "SELECT key, start, value, status FROM shown WHERE list_contains($keys, key) "
+            "ORDER BY start DESC LIMIT $most",
+            {"keys": [list(key) for key in chosen], "most": MOST_POINTS + 1},
+        ).fetchall()
+    number = found[0][1] if found else 0
+    return Series(
+        tuple(KeySeries(key, _points(rows[:MOST_POINTS], key)) for key in chosen),
+        number - len(chosen),
+        len(dates),
+        all_days,
+        len(rows) > MOST_POINTS,
+    )
+
+
+def _points(rows: Sequence[tuple[Any, ...]], key: tuple[str | None, ...]) -> tuple[Point, ...]:
+    return tuple(
+        Point(start, value if value is not None and math.isfinite(value) else None, status)
+        for of, start, value, status in reversed(rows)
+        if tuple(of) == key
+    )
+
+
+def _newest_dates(gold: DeltaTable, days: int) -> tuple[tuple[date, ...], int]:
+    """The dates that are read, and how many gold has, by the statistics of its files."""
+    files = pa.table(gold.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return (), 0
+    rows: dict[date, int] = {}
+    for file in files.select(["partition.window_date", "num_records"]).to_pylist():
+        day = date.fromisoformat(str(file["partition.window_date"]))
+        rows[day] = rows.get(day, 0) + (file["num_records"] or 0)
+    chosen: list[date] = []
+    sum_ = 0
+    for day in sorted(rows, reverse=True)[:days]:
+        sum_ += rows[day]
+        if chosen and sum_ > _ROWS:
+            break
+        chosen.append(day)
+    return tuple(sorted(chosen)), len(rows)
+
+
+def key_text(key: Sequence[str | None]) -> str:
+    """A key as one line for people."""
+    return " · ".join("null" if value is None else value or "(empty)" for value in key) or "all"
+
+
+def key_json(key: Sequence[str | None]) -> str:
+    """A key as an address has it; it differs for each key."""
+    return json.dumps(list(key), ensure_ascii=False)

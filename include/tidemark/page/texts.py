@@ -1,0 +1,98 @@
+"""How the templates write times, numbers and sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from tidemark.page.series import key_json, key_text
+from tidemark.pipeline.durations import span_text
+from tidemark.runs.status.lag_text import lag_text
+
+_NONE = "–"
+_BYTES = 1024
+
+
+def _time(instant: datetime | None) -> Markup:
+    """UTC; a script puts the reader's own time beside it."""
+    if instant is None:
+        return Markup(_NONE)
+    utc = instant.astimezone(UTC)
+    text = f"{utc:%Y-%m-%d %H:%M}" + (f":{utc:%S}" if utc.second else "")
+    return Markup('<time datetime="{}">{}</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", text)
+
+
+def _ticked(text: str) -> Markup:
+    """What stands between backticks is typed."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Markup("{}").format(text)
+    templates = (Markup("{}"), Markup("<code>{}</code>"))
+    return Markup("").join(templates[at % 2].format(part) for at, part in enumerate(parts))
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return _NONE
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if whole else _value(value)
+
+
+def _value(value: Any) -> str:
+    """Any value of a row, as text."""
+    if value is None:
+        return "null"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    return f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def _values(values: Mapping[str, Any] | None) -> str:
+    return "no row" if values is None else ", ".join(f"{k} {_number(v)}" for k, v in values.items())
+
+
+def _bytes(size: int | None) -> str:
+    if size is None:
+        return _NONE
+    number, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while number >= _BYTES and len(units) > 1:
+        number, _ = number / _BYTES, units.pop(0)
+    return (
+        f"{number:,.0f} {units[0]}" if number >= 10 or size < _BYTES else f"{number:.1f} {units[0]}"
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    """In per cent; never 0 of something."""
+    if not part or not whole:
+        return ""
+    return "<0.1%" if part / whole < 0.001 else f"{part / whole:.1%}"
+
+
+def _cut(text: str | None, most: int = 2_000) -> str:
+    if text is None:
+        return _NONE
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+FILTERS = {
+    "ticked": _ticked,
+    "time": _time,
+    "number": _number,
+    "value": _value,
+    "values": _values,
+    "bytes": _bytes,
+    "share": _share,
+    "cut": _cut,
+    "span": span_text,
+    "lag": lag_text,
+    "quoted": lambda text: json.dumps(text, ensure_ascii=False),
+    "key": key_text,
+    "key_json": key_json,
+}
