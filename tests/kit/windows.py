@@ -78,10 +78,12 @@ class Windows:
         """The columns of `changes`."""
         return pa.schema(Schema.from_json(self._changes_json).to_arrow())
 
-    def change(self, *windows: Row, cause: str = "stream", batch: int | None = 0) -> int:
+    def change(
+        self, *windows: Row, cause: str = "stream", batch: int | None = 0, run: str = "run"
+    ) -> int:
         """One batch of the stream, or a repair, appends these windows; the version it made."""
         schema = self.changes_schema()
-        constant = {"cause": cause, "generation": 1, "run": "run", "batch": batch}
+        constant = {"cause": cause, "generation": 1, "run": run, "batch": batch}
         rows = pa.Table.from_pylist([row | constant for row in windows], schema)
         write_deltalake(self.changes_uri, rows, mode="append")
         return DeltaTable(self.changes_uri).version()

@@ -16,7 +16,7 @@ from airflow.utils.session import create_session
 from fastapi import Depends
 from sqlalchemy import select
 
-from tidemark.pipeline.names import DAG_SUFFIXES
+__all__ = ["DagAccess", "dag_access", "get_user"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,3 @@ def dag_access(user: Annotated[Any, Depends(get_user)]) -> DagAccess:
         known = frozenset(session.scalars(bundled))
     readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
     return DagAccess(known, frozenset(readable))
-
-
-def pipeline_of(dag: str) -> str:
-    """The pipeline whose name a Dag has, or begins with: its backfill's belongs to it too."""
-    return next((dag.removesuffix(end) for end in DAG_SUFFIXES if dag.endswith(end)), dag)

@@ -1,6 +1,6 @@
 """The page as a web application: who may see what is asked of its host, before anything is read.
 
-Every route depends on `access`, also that of scripts and styles. What is read is read in threads of
+Every route has a door, also that of scripts and styles. What is read is read in threads of
 its own, at most _THREADS at once: a store that does not answer holds up this page, and not the
 process that it lives in.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
@@ -30,6 +30,7 @@ from tidemark.page.rejects import MOST_ROWS, reject_lines
 from tidemark.page.series import key_columns
 from tidemark.page.tables import OpenTables
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import DAG_SUFFIXES
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
 from tidemark.runs.status.recent_runs import totals_of
@@ -96,15 +97,19 @@ def page_app(
     now: Callable[[], datetime],
     login: str | None = None,
     threads: int = 2,
+    door: Callable[..., Any] | None = None,
 ) -> FastAPI:
     """The application. `settings` are asked for at each request; `access` is FastAPI's dependency
     that lets somebody in, or raises. `login` is an address below the host's root that leads people
-    to its login. DuckDB takes at most so many `threads`.
+    to its login. DuckDB takes at most so many `threads`. `door` is what every route depends on,
+    also that of scripts and styles, where it is not `access` itself.
 
     Its links are relative, so it may be mounted anywhere.
     """
     bound_threads(threads)
-    app = FastAPI(dependencies=[Depends(access)], docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        dependencies=[Depends(door or access)], docs_url=None, redoc_url=None, openapi_url=None
+    )
     page = _Page(settings, now, login)
     app.middleware("http")(_with_headers)
     app.add_exception_handler(StarletteHTTPException, page.refused)
@@ -148,6 +153,10 @@ def page_app(
         let: Access = Depends(access),  # noqa: B008
     ) -> Response:
         return await page.made(lambda: page.download(let, name, reason))
+
+    @app.get("/dag/{dag}")
+    async def of_dag(dag: str, let: Access = Depends(access)) -> Response:  # noqa: B008
+        return await page.made(lambda: page.of_dag(let, dag))
 
     @app.get("/static/{name}")
     async def static(name: str) -> Response:
@@ -201,14 +210,28 @@ class _Page:
         return HTMLResponse(text, code, {"Cache-Control": "no-store"})
 
     def overview(self, let: Access) -> Response:
+        return self._list(self._statuses(let), "")
+
+    def of_dag(self, let: Access, dag: str) -> Response:
+        """The pipelines of a Dag, as Airflow asks for its tab: of any Dag, and as anybody."""
+        name = next((dag.removesuffix(end) for end in DAG_SUFFIXES if dag.endswith(end)), dag)
+        reading = self._reading
+        if reading.file_of(name) is not None and let.sees(name, reading.dag(name)):
+            return RedirectResponse(f"../p/{name}", 303)
+        return self._list([one for one in self._statuses(let) if dag == _dag(one)], "../", dag)
+
+    def _list(self, shown: Sequence[PipelineStatus], up: str, dag: str | None = None) -> Response:
+        rows = [(one, charts.bars_of(one.runs), totals_of(one.runs)) for one in worst_first(shown)]
+        folder = self._settings().pipelines
+        return self._html("overview.html", up, rows=rows, folder=folder, dag=dag)
+
+    def _statuses(self, let: Access) -> list[PipelineStatus]:
         reading = self._reading
         with self._lock:
             now, held = self._now(), self._overview
             if held.at is None or not timedelta() <= now - held.at < _FRESH:
                 held.statuses, held.at = all_statuses(reading.settings, now), now
-        shown = [one for one in held.statuses if let.sees(one.name, _dag(one))]
-        rows = [(one, charts.bars_of(one.runs), totals_of(one.runs)) for one in worst_first(shown)]
-        return self._html("overview.html", "", rows=rows, folder=reading.settings.pipelines)
+        return [one for one in held.statuses if let.sees(one.name, _dag(one))]
 
     def _seen(self, let: Access, reading: Reading, name: str) -> str | None:
         """The Dag that its last run noted. 404 where it is not to be seen: as where it is not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from tidemark.runs.status.recent_runs import RecentRun
 _BARS = 10
 _BAR, _GAP, _HEIGHT = 7, 2, 26
 _LEAST = 2
+_STEPS = ("preflight", "session", "ingest", "aggregate", "repair", "ledger", "validate", "publish")
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ def run_charts(
             if one.run in column
         ],
         "accepted": [one.run.accepted if one.run.counted else None for one in runs],
-        "reasons": _by_name(runs, lambda one: one.run.reasons),
+        "reasons": _by_name(runs, lambda one: one.run.reasons, _largest_first),
         "late": [one.late_rows if one.run.counted else None for one in runs],
         "corrected": [one.run.corrected_windows if one.run.counted else None for one in runs],
-        "seconds": _by_name(runs, lambda one: one.seconds),
+        "seconds": _by_name(runs, lambda one: one.seconds, _in_order),
         "state": [one.state_bytes for one in runs],
     }
 
@@ -82,10 +83,25 @@ def _kept(times: Iterable[datetime | None]) -> list[float | None]:
     return found
 
 
-def _by_name(runs: Sequence[RunShown], numbers: Any) -> dict[str, list[float]]:
-    """In the order in which the newest runs name them."""
-    names = dict.fromkeys(name for one in reversed(runs) for name in numbers(one))
-    return {name: [numbers(one).get(name, 0) for one in runs] for name in names}
+def _by_name(
+    runs: Sequence[RunShown],
+    numbers: Callable[[RunShown], Mapping[str, float]],
+    in_order: Callable[[Mapping[str, float]], Iterable[str]],
+) -> dict[str, list[float]]:
+    sums: Counter[str] = Counter()
+    for one in runs:
+        sums.update(numbers(one))
+    return {name: [numbers(one).get(name, 0) for one in runs] for name in in_order(sums)}
+
+
+def _largest_first(sums: Mapping[str, float]) -> list[str]:
+    return sorted(sums, key=lambda name: (-sums[name], name))
+
+
+def _in_order(steps: Iterable[str]) -> list[str]:
+    """The steps of runs as they come; `seconds` is a map, whose order nobody keeps."""
+    known = [*_STEPS]
+    return sorted(steps, key=lambda name: (known.index(name) if name in known else 99, name))
 
 
 def series_chart(

@@ -22,7 +22,7 @@ from tidemark.gold.row_values import counts_at_close, time_literal
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD
-from tidemark.page.series import key_texts
+from tidemark.page.series import check_keys, key_texts
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -55,6 +55,9 @@ def corrections_of(
 
     `runs` are the rows of `ops/runs` of all kinds that are known of the pipeline.
     """
+    check_keys(gold, operator)
+    there = {*schema_of(gold).names} & {*schema_of(changes).names}
+    values = [name for name in operator.values if name in there]
     order = {run: at for at, run in enumerate(_in_order(runs))}
     publishes = sorted(order[row["run"]] for row in runs if _published(row))
     with duckdb_in_utc() as connection:
@@ -66,7 +69,7 @@ def corrections_of(
         connection.execute(
             f"""
             CREATE TEMP TABLE wanted AS
-            SELECT {listed((*operator.identity, *operator.values), "g")}, g.revision, g.updated_by,
+            SELECT {listed((*operator.identity, *values), "g")}, g.revision, g.updated_by,
                 {key_texts(operator, "g")} AS _key
             FROM gold g LEFT JOIN runs r ON r.run = g.updated_by WHERE g.status = 'corrected'
             ORDER BY r.place DESC NULLS LAST, window_start DESC LIMIT {MOST}
@@ -83,7 +86,7 @@ def corrections_of(
         connection.register("changes", dataset_of(changes))
         others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
         failure = f'c."{FAILURE}"' if FAILURE in schema_of(changes).names else "NULL"
-        columns = (*operator.identity, *operator.values)
+        columns = (*operator.identity, *values)
         rows = connection.sql(
             f"""
             SELECT {listed(columns, "c")}, c.cause, c.run, {failure} AS _failure, r.place AS _place
@@ -98,7 +101,7 @@ def corrections_of(
     found = [
         one
         for name, of in groupby(rows, lambda row: _name(operator, row))
-        for one in _of_row(operator, told[name], list(of), publishes)
+        for one in _of_row(values, told[name], list(of), publishes)
     ]
     return tuple(sorted(found, key=lambda one: (-order.get(one.run, -1), one.window_start)))
 
@@ -118,7 +121,7 @@ def _name(operator: Operator, row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _of_row(
-    operator: Operator,
+    columns: Sequence[str],
     gold: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
     publishes: Sequence[int],
@@ -130,16 +133,16 @@ def _of_row(
         assert row is not None
         then = None if following is None else following["_place"]
         taken = following is None or _is_between(publishes, row["_place"], then)
-        if taken and not (steps and _same(operator, steps[-1], row)):
+        if taken and not (steps and _same(columns, steps[-1], row)):
             steps.append(row)
     # What a held run computed is not gold's yet.
-    while steps and not _same(operator, steps[-1], gold):
+    while steps and not _same(columns, steps[-1], gold):
         steps.pop()
     # Of runs that are not known any more nobody can tell which came first.
     in_doubt = sum(row["_place"] is None for row in rows) > 1
     for before, after in list(pairwise(steps))[-gold["revision"] :]:
         is_known = not (in_doubt and before["_place"] is None)
-        old, new = _values(operator, before), _values(operator, after)
+        old, new = _values(columns, before), _values(columns, after)
         names = [n for n in (old or new or {}) if not (old and new and _equal(old[n], new[n]))]
         yield Correction(
             *window,
@@ -151,7 +154,7 @@ def _of_row(
         )
     if len(steps) < 2:
         cause = steps[0]["cause"] if steps else ""
-        yield Correction(*window, None, _values(operator, gold), cause, gold["updated_by"], False)
+        yield Correction(*window, None, _values(columns, gold), cause, gold["updated_by"], False)
 
 
 def _is_between(publishes: Sequence[int], first: int | None, then: int | None) -> bool:
@@ -165,14 +168,14 @@ def _is_between(publishes: Sequence[int], first: int | None, then: int | None) -
     return at < len(publishes) and publishes[at] < then
 
 
-def _values(operator: Operator, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _values(columns: Sequence[str], row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if row["rows"] == 0 or row.get("_failure") is not None:
         return None
-    return {name: row[name] for name in operator.values if name != "window_end"}
+    return {name: row[name] for name in columns if name != "window_end"}
 
 
-def _same(operator: Operator, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    old, new = _values(operator, one), _values(operator, other)
+def _same(columns: Sequence[str], one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    old, new = _values(columns, one), _values(columns, other)
     if old is None or new is None:
         return old is new
     return all(_equal(old[name], new[name]) for name in old)

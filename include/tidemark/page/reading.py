@@ -40,8 +40,6 @@ T = TypeVar("T")
 MOST_RUNS = 200
 _LINES = 50
 _CHECKS = 200
-# `seconds` comes from a map, whose order nobody keeps.
-_STEPS = ("preflight", "session", "ingest", "aggregate", "repair", "ledger", "validate", "publish")
 # The worst first.
 WORST = tuple(reversed(PipelineState))
 
@@ -327,7 +325,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], docs: Mapping[str, str]) -> tuple[
         RunShown(
             run,
             late_rows,
-            _in_order(dict(row["seconds"] or ())),
+            dict(row["seconds"] or ()),
             row.get("newest_event"),
             row.get("state_bytes"),
             row.get("dag"),
@@ -343,11 +341,6 @@ def _closed(table: Mapping[str, Any]) -> datetime | None:
     """Gold's frontier after the run: what a held run would close is not closed."""
     at: datetime | None = table["close_before" if table["gold_version"] is None else "close_after"]
     return at
-
-
-def _in_order(seconds: Mapping[str, float]) -> dict[str, float]:
-    names = [*(one for one in _STEPS if one in seconds), *sorted(set(seconds) - set(_STEPS))]
-    return {name: seconds[name] for name in names}
 
 
 def _gold_facts(gold: DeltaTable) -> tuple[tuple[Column, ...], datetime | None]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.errors import TableMismatch
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Operator
 from tidemark.storage.delta.dataset import dataset_of
@@ -68,6 +69,16 @@ def key_columns(operator: Operator) -> tuple[str, ...]:
     return tuple(name for name in operator.identity if name != "window_start")
 
 
+def check_keys(gold: DeltaTable, operator: Operator) -> None:
+    """TableMismatch where gold's rows are told apart by other columns than the pipeline's file
+    says: it was changed, and the table is of the generation before."""
+    if missing := {*operator.identity} - {*schema_of(gold).names}:
+        raise TableMismatch(
+            f"The pipeline's file names the keys {', '.join(sorted(missing))}, which gold does not "
+            "have: the table is of the generation before. `tidemark migrate` makes the next one."
+        )
+
+
 def key_texts(operator: Operator, relation: str) -> str:
     """SQL for the key of a relation's row, as a list of texts."""
     texts = ", ".join(f'{relation}."{name}"::VARCHAR' for name in key_columns(operator))
@@ -77,6 +88,7 @@ def key_texts(operator: Operator, relation: str) -> str:
 def series_of(gold: DeltaTable, operator: Operator, measure: str, find: str, days: int) -> Series:
     """A number of gold's newest dates, at most `days`. `find`: only keys with this text in one of
     their values."""
+    check_keys(gold, operator)
     dates, all_days = _newest_dates(gold, days)
     if not dates:
         return Series((), 0, 0, all_days, False)

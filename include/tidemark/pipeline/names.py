@@ -19,7 +19,8 @@ MAINTENANCE_SUFFIX = "__maintenance"
 MIGRATE_SUFFIX = "__migrate"
 # … and its rewinds' with this.
 REWIND_SUFFIX = "__rewind"
-_DAGS = {
+# What these Dags do.
+DAG_SUFFIXES = {
     BACKFILL_SUFFIX: "backfills",
     MAINTENANCE_SUFFIX: "maintenance",
     MIGRATE_SUFFIX: "migrations",
@@ -81,7 +82,7 @@ def check_folder_name(name: str, what: str) -> None:
 
 
 def _check_no_dag_of_another(name: str) -> None:
-    for suffix, dags in _DAGS.items():
+    for suffix, dags in DAG_SUFFIXES.items():
         if name.endswith(suffix):
             raise ValueError(f"ends with {suffix}, as the Dags of {dags} do")
 

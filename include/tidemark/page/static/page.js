@@ -243,7 +243,7 @@ function runChart(runs, name) {
   if (name === "accepted") stacked({ accepted: runs.accepted }, 140, "accepted");
   if (name === "rejected") stacked(runs.reasons, 140);
   if (name === "seconds") stacked(runs.seconds, 140);
-  if (name === "late") lines([["late rows", runs.late, "c2"], ["corrected windows", runs.corrected, "corrected"]], 140);
+  if (name === "late") lines([["late rows", runs.late, "c1"], ["corrected windows", runs.corrected, "corrected"]], 140);
   if (name === "state") lines([["bytes", runs.state, "c3"]], 140);
   if (name !== "picture") return;
   const known = [["closed up to", runs.closed, "closed"], ["watermark", runs.watermark, "watermark"], ["newest event", runs.newest, "newest"]].filter(([, values]) => values.some((one) => one != null));
@@ -260,7 +260,7 @@ function runChart(runs, name) {
     ctx.strokeStyle = colour("paper");
     for (const [at, time] of runs.marks) {
       ctx.beginPath();
-      ctx.arc(u.valToPos(at, "x", true), u.valToPos(time, "y", true), 4 * devicePixelRatio, 0, 7);
+      ctx.arc(u.valToPos(at, "x", true), u.valToPos(time, "y", true), 3.5 * devicePixelRatio, 0, 7);
       ctx.fill();
       ctx.stroke();
     }
@@ -309,11 +309,12 @@ function tableChart(chart) {
   sets.forEach((one, at) => { one.before = empty(); chart.before.filter((was) => was[0] === at).forEach(([, start, of]) => { one.before[index.get(start)] = of; }); });
   const any = (status) => sets.some((one) => one.status.includes(status));
   legend(figure, [...sets.map((one) => [one.label, one.paint]), ...(any("provisional") ? [["still open", "soft", "dashed"]] : []), ...(any("corrected") ? [["corrected", "soft", "dot full"]] : []), ...(chart.before.length ? [["before that", "soft", "dot"]] : [])]);
+  const open = chart.keys.flatMap((one) => one.points.filter((point) => point[2] === "provisional").map((point) => point[0]));
   let chosen = 0;
   const span = starts.at(-1) - starts[0];
   const shade = (u) => {
-    if (chart.closed == null) return;
-    const left = Math.max(u.bbox.left, u.valToPos(chart.closed, "x", true)), right = u.bbox.left + u.bbox.width;
+    if (!open.length) return;
+    const left = Math.max(u.bbox.left, u.valToPos(Math.min(...open), "x", true)), right = u.bbox.left + u.bbox.width;
     if (left >= right) return;
     u.ctx.save();
     u.ctx.fillStyle = colour("shade");

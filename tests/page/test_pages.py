@@ -1,0 +1,186 @@
+"""What stands on the pages, and that each link of them leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from tests.kit.running import Place
+from tests.page.world import EVIL, LONG, NOW, Shown, app_for, make_world
+from tidemark.cli.status_report import print_status_overview
+from tidemark.errors import StorageUnavailable
+from tidemark.page.app import Access, page_app
+from tidemark.runs.status.pipeline_status import all_statuses
+
+PAGES = ("/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects", f"/p/{LONG}", "/p/damaged",
+         "/p/broken", "/p/new", "/p/new/t/per_10m", "/p/new/rejects", "/dag/clicks__backfill",
+         "/dag/another")  # fmt: skip
+
+
+class Read(HTMLParser):
+    """The tags of a page, its links, and the text of its rows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append(tag)
+        assert not [name for name in found if name.startswith("on") or name == "style"], found
+        link = found.get("href") or found.get("src")
+        if link and "data-airflow" not in found and "data-story" not in found:
+            self.links.append(link)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def data_of(text: str) -> Any:
+    """What the charts of a page draw."""
+    pattern = r'<script type="application/json" id="data">(.*?)</script>'
+    (found,) = re.findall(pattern, text, re.DOTALL)
+    return json.loads(found)
+
+
+def test_the_overview_tells_what_the_command_tells_the_worst_first(
+    shown: Shown, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = Read(shown("/"))
+    statuses = {one.name: one for one in all_statuses(place.settings, NOW)}
+    names = [one for one in re.findall(r"\S+", read.text) if one in statuses]
+    assert list(dict.fromkeys(names))[:2] == ["damaged", "broken"]
+    told = re.sub(r"\s", "", read.text)
+    for one in statuses.values():
+        assert one.state.value in read.text
+        assert one.state.value == "well" or re.sub(r"[\s`]", "", one.next_step) in told
+    print_status_overview([statuses["clicks"]], Path("x"), NOW)
+    printed = capsys.readouterr().out
+    assert " 24 (1.2%) " in printed
+    assert "24 1.2%" in read.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_what_a_row_holds_is_text(shown: Shown, path: str) -> None:
+    text = shown(path)
+    read = Read(text)
+    assert "alert('x')</script>" not in text
+    assert read.tags.count("script") <= 3
+    for tag in ("img", "iframe", "object", "base", "style"):
+        assert tag not in read.tags
+
+
+def test_hostile_rows_come_whole(shown: Shown) -> None:
+    assert EVIL in Read(shown("/p/clicks/rejects")).text
+    assert EVIL in Read(shown("/p/clicks/t/per_10m")).text
+    table = data_of(shown("/p/clicks/t/per_10m"))["chart"]
+    assert EVIL in [one["label"] for one in table["keys"]]
+    assert EVIL in data_of(shown("/p/clicks/rejects"))["runs"]["reasons"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/behind/a/proxy/tidemark"])
+def test_each_link_leads_to_a_page_also_below_a_prefix(place: Place, prefix: str) -> None:
+    outer = FastAPI(openapi_url=None)
+    outer.mount(prefix, app_for(place))
+    client, seen, to_come = TestClient(outer), set(), {f"{prefix}/", f"{prefix}/dag/clicks"}
+    while to_come:
+        path = to_come.pop()
+        seen.add(path)
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert answer.url.path.startswith(prefix), path
+        if "text/html" not in answer.headers["content-type"]:
+            continue
+        for link in Read(answer.text).links:
+            to = urlsplit(urljoin(str(answer.url), link))
+            if to.netloc == "testserver" and not link.startswith("#"):
+                address = to.path + (f"?{to.query}" if to.query else "")
+                to_come |= {address} - seen
+    paths = {one.partition("?")[0].removeprefix(prefix) for one in seen}
+    assert {*PAGES[:8]} <= paths
+    assert "/p/clicks/rejects.jsonl" in paths
+    assert "/static/page.js" in paths
+
+
+def test_a_pipeline_that_cannot_be_read_is_told_and_the_others_are_shown(shown: Shown) -> None:
+    read = Read(shown("/p/damaged"))
+    assert "The log of the table" in read.text
+    assert "is damaged" in read.text
+    assert "clicks" in Read(shown("/")).links[-1] or "p/clicks" in Read(shown("/")).links
+
+
+@pytest.mark.parametrize("path", ["/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects"])
+def test_settings_that_cannot_be_used_are_told(place: Place, path: str) -> None:
+    def away() -> Any:
+        raise StorageUnavailable("the store is away")
+
+    app = page_app(away, lambda: _Nobody(True), lambda: NOW)
+    answer = TestClient(app).get(path)
+    assert answer.status_code == 500
+    assert "StorageUnavailable: the store is away" in Read(answer.text).text
+
+
+def test_a_root_that_is_away_leaves_pages_that_say_so(tmp_path: Path) -> None:
+    place = make_world(tmp_path / "root")
+    client = TestClient(app_for(place))
+    assert "per_10m" in client.get("/p/clicks/t/per_10m").text
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("clicks", "ops"):
+        (place.root / name).rename(tmp_path / "elsewhere" / name)
+    for path in ("/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects"):
+        answer = client.get(path)
+        assert answer.status_code == 200, answer.text
+    assert "No run has made this table yet" in client.get("/p/clicks/t/per_10m").text
+    for name in ("clicks", "ops"):
+        (tmp_path / "elsewhere" / name).rename(place.root / name)
+    assert "before" in client.get("/p/clicks/t/per_10m").text
+
+
+class _Nobody(Access):
+    """Sees one pipeline alone, or all."""
+
+    def __init__(self, all_: bool = False, name: str = "new") -> None:
+        self.all, self.name = all_, name
+
+    def sees(self, pipeline: str, dag: str | None) -> bool:
+        return self.all or pipeline == self.name
+
+    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
+        return None
+
+
+def test_what_somebody_may_not_see_is_as_what_is_not_there(place: Place) -> None:
+    client = TestClient(app_for(place, _Nobody()))
+    paths = ("/p/{}", "/p/{}/t/per_10m", "/p/{}/t/other", "/p/{}/rejects", "/p/{}/rejects.jsonl")
+    assert "clicks" not in client.get("/").text
+    assert "clicks" not in client.get("/dag/clicks").text.replace("Dag clicks", "")
+    for path in paths:
+        hidden, missing = (client.get(path.format(name)) for name in ("clicks", "nobody"))
+        assert (hidden.status_code, missing.status_code) == (404, 404), path
+        assert hidden.text.replace("clicks", "nobody") == missing.text, path
+    assert client.get("/p/new").status_code == 200
+
+
+def test_a_download_has_each_reject_with_its_id_and_its_place(client: TestClient) -> None:
+    lines = [json.loads(one) for one in client.get("/p/clicks/rejects.jsonl").text.splitlines()]
+    assert [one["id"] for one in lines] == ["1-3", "0-1", "0-2"]
+    assert lines[0]["raw"] == EVIL
+    assert lines[0]["place"] == {"file": "landing/a.json", "place": 3}
+    one = client.get("/p/clicks/rejects.jsonl", params={"reason": "malformed"})
+    assert [json.loads(line)["id"] for line in one.text.splitlines()] == ["0-1", "0-2"]
+    assert "attachment" in one.headers["content-disposition"]
