@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from tests.end_to_end.test_folds import FoldPlace, place_at
 from tests.kit.running import clicks, run_warm, sorted_rows, succeed
 from tests.operators.contract.kinds import as_json, event
-from tidemark.runs.status.lag_text import lag_text
 from tidemark.errors import AcceptanceRefused
+from tidemark.runs.status.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
 from tidemark.upkeep.accept_changes import accept_changes

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 import pytest
 from fastapi import FastAPI
-from starlette.routing import BaseRoute, Route
 from starlette.testclient import TestClient
 
 from tests.kit.running import Place
-from tests.page.world import NOW
+from tests.page.world import NOW, addresses
 from tidemark.page.app import HEADERS
 from tidemark.page.local import local_app
 
@@ -22,20 +20,11 @@ UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
-FILLED = {"name": "clicks", "table": "per_10m", "dag": "clicks"}
 
 
 @pytest.fixture
 def app(place: Place) -> FastAPI:
     return local_app(lambda: place.settings, lambda: NOW, TOKEN, PORT)
-
-
-def addresses(routes: list[BaseRoute]) -> Iterator[str]:
-    """An address of each route; what is mounted would have a door of its own."""
-    for route in routes:
-        assert isinstance(route, Route), route
-        of_files = {"name": "page.css"} if route.path.startswith("/static") else {}
-        yield route.path.format(**FILLED | of_files)
 
 
 def test_no_route_answers_without_the_token(app: FastAPI) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import write_deltalake
 from fastapi import FastAPI
+from starlette.routing import BaseRoute, Route
 
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at, millis, window
@@ -21,6 +22,7 @@ NOW = BEGAN + timedelta(minutes=94)
 EVIL = "<script>alert('x')</script>"
 LONG = "a" * 100
 REASONS = {"malformed": 2, EVIL: 1}
+FILLED = {"name": "clicks", "table": "per_10m", "dag": "clicks"}
 _REJECTS = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("reason", "detail", "raw")),
@@ -89,3 +91,11 @@ def app_for(place: Place, access: Access | None = None) -> FastAPI:
     """The page of a root, for somebody."""
     let = access or Everything()
     return page_app(lambda: place.settings, lambda: let, lambda: NOW)
+
+
+def addresses(routes: list[BaseRoute]) -> Iterator[str]:
+    """An address of each route; what is mounted would have a door of its own."""
+    for route in routes:
+        assert isinstance(route, Route), route
+        of_files = {"name": "page.css"} if route.path.startswith("/static") else {}
+        yield route.path.format(**FILLED | of_files)

@@ -25,12 +25,12 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.runs.status.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
+from tidemark.runs.status.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.without_spark import run_without_spark

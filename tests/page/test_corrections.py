@@ -1,0 +1,92 @@
+"""What was corrected, held against gold as each of its versions had it."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.kit.windows import Windows, at, window
+from tidemark.gold.state import gold_state
+from tidemark.page.corrections import Correction, corrections_of
+from tidemark.pipeline.instants import instant_of
+
+TOLD = ("window_start", "key", "total")
+
+
+def told(one: Correction) -> tuple[Any, ...]:
+    before = None if one.before is None else one.before["total"]
+    after = None if one.after is None else one.after["total"]
+    return one.window_start, one.key[0], before, after
+
+
+def by_time_travel(windows: Windows) -> list[tuple[Any, ...]]:
+    """Rows that were closed in one version of gold and another value in the next one."""
+    versions = []
+    for version in range(DeltaTable(windows.gold_uri).version() + 1):
+        gold = DeltaTable(windows.gold_uri, version=version)
+        rows = pa.table(gold.to_pyarrow_table()).to_pylist()
+        close = gold_state(gold).close_ms
+        versions.append(({(row["window_start"], row["key"]): row for row in rows}, close))
+    found = []
+    for (before, close), (after, _) in pairwise(versions):
+        for name, row in before.items():
+            new = after.get(name)
+            closed = close and row["window_end"] <= instant_of(close)
+            if new and closed and new["total"] != row["total"]:
+                found.append((*name, row["total"], new["total"]))
+    return found
+
+
+def run_row(run: str, number: int, published: bool) -> dict[str, Any]:
+    tables = [{"gold_version": number if published else None}]
+    return {"run": run, "started_at": at(12) + timedelta(minutes=number), "tables": tables}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_corrections_are_those_that_golds_versions_show(tmp_path: Path, seed: int) -> None:
+    draw, windows, runs = random.Random(seed), Windows(tmp_path), []
+    totals: dict[tuple[int, str], int] = {}
+    for number in range(9):
+        run, published = f"run-{number}", draw.random() < 0.75
+        for cause, batch in (("stream", number), ("late", None)):
+            # The engine emits nothing of what is closed; a repair computes it.
+            minutes = range(number * 10, 60) if cause == "stream" else range(0, number * 10, 10)
+            chosen = [(m, k) for m in minutes if m % 10 == 0 for k in "ab" if draw.random() < 0.4]
+            for name in chosen:
+                totals[name] = totals.get(name, 0) + draw.randint(0, 2)
+            rows = [window(at(10) + timedelta(minutes=m), key=k, total=totals[m, k], rows=1)
+                    for m, k in chosen]  # fmt: skip
+            if rows:
+                windows.change(*rows, cause=cause, batch=batch, run=run)
+        if published:
+            windows.publish_at(at(10) + timedelta(minutes=10 * number), run)
+        runs.append(run_row(run, number, published))
+    draw.shuffle(runs)
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    found = corrections_of(gold, changes, windows.operator, runs)
+    assert all(one.is_known for one in found)
+    assert sorted(map(told, found)) == sorted(by_time_travel(windows))
+    assert found
+    order = [one.run for one in found]
+    assert order == sorted(order, reverse=True)
+
+
+def test_of_runs_that_nobody_knows_any_more_no_order_is_made_up(tmp_path: Path) -> None:
+    windows = Windows(tmp_path)
+    for number, (cause, total) in enumerate((("stream", 1), ("late", 5), ("late", 9))):
+        windows.change(window(at(10), key="a", total=total), cause=cause, run=f"run-{number}")
+        windows.publish_at(at(10, 10), f"run-{number}")
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    (last,) = corrections_of(gold, changes, windows.operator, [run_row("run-2", 2, True)])[:1]
+    assert (last.is_known, last.before, last.run) == (False, None, "run-2")
+    assert last.after == {"total": 9}
+    known = [run_row(f"run-{number}", number, True) for number in (1, 2)]
+    found = corrections_of(gold, changes, windows.operator, known)
+    assert [told(one)[2:] for one in found] == [(5, 9), (1, 5)]
