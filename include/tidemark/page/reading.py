@@ -238,7 +238,7 @@ class Reading:
         table = Warehouse.of(name, self.settings).rejects.open()
         return iter(()) if table is None else newest_rejects(table, reason)
 
-    def _rows(self, warehouse: Warehouse) -> list[dict[str, Any]] | None:
+    def _rows(self, warehouse: Warehouse) -> list[Mapping[str, Any]] | None:
         name = warehouse.places.pipeline
         return self.tables.ask(
             warehouse.runs, (name, "rows"), lambda of: recent_rows(of, name, MOST_RUNS)

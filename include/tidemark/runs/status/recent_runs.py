@@ -134,7 +134,7 @@ def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[Re
     return tuple(run_of(row) for row in rows)
 
 
-def recent_rows(runs: DeltaTable, pipeline: str, number: int) -> list[dict[str, Any]]:
+def recent_rows(runs: DeltaTable, pipeline: str, number: int) -> list[Mapping[str, Any]]:
     """The rows of `ops/runs` that these runs are told by: of each the last one."""
     asked = number
     while True:
