@@ -52,6 +52,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tests/end_to_end/test_migrations",
         "tests/end_to_end/test_rewinds",
     ),
+    "browser": ("tests/page/test_in_a_browser",),
     "rest": (),
 }
 

@@ -182,6 +182,10 @@ def _print_farewell(screen: Screen, folder: Path) -> None:
     root = folder.relative_to(REPOSITORY) / "warehouse"
     gold = f"{root}/access_log/status_1h/gold"
     read = f"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())"
+    screen.say("\nPipelines, tables and rejects in a browser:")
+    screen.say(
+        f"  .venv/bin/tidemark page --settings {folder.relative_to(REPOSITORY)}/settings.yaml"
+    )
     screen.say(f"\nThe tables are in {root}, until the next demo. To read one:")
     screen.say(f'  .venv/bin/python -c "{read}"')
 
@@ -198,6 +202,7 @@ def _stay(screen: Screen) -> None:
 
 def _wait_for_ctrl_c(screen: Screen, home: AirflowHome, services: Services) -> None:
     screen.say(f"\nAirflow: {home.address}, user {USER}, password {home.password}")
+    screen.say(f"The page of the pipelines, in Airflow: {home.address}/plugin/streams")
     screen.say("New Dags are paused: switch one on to schedule it. Ctrl-C ends Airflow.")
     ended = threading.Event()
     try:

@@ -146,7 +146,10 @@ def test_what_runs_of_pipelines_is_another_user_without_a_way_to_airflow(
         assert not any("AIRFLOW" in name for name in service["environment"])
         assert set(service.get("secrets", [])) <= {"store_access_key", "store_secret_key"}
         assert not any("airflow" in str(volume) for volume in service["volumes"])
-    assert services["postgres"]["networks"] == services["api-server"]["networks"] == ["control"]
+    assert services["postgres"]["networks"] == ["control"]
+    # It reads the store, and meets nobody there.
+    assert services["api-server"]["networks"] == ["control", "reading"]
+    assert {n for n, s in services.items() if "reading" in s["networks"]} == {"api-server", "store"}
     both = {name for name, s in services.items() if s["networks"] == ["control", "work"]}
     assert both == {"init", "scheduler"}
     # A driver of the command, which starts it by itself, has no place there.

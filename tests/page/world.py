@@ -40,7 +40,7 @@ _REJECTS = pa.schema(
 def make_world(root: Path) -> Place:
     """`clicks`, whose windows were corrected, and which rejected rows; `new`, one with a long name,
     one whose file is broken and one whose table is. That of `clicks` comes back."""
-    (root / "landing").mkdir(parents=True)
+    (root / "landing").mkdir(parents=True, exist_ok=True)
     table = clicks()["tables"]["per_10m"] | {"measures": {"total": "sum(amount)"}}
     place = Place(root, clicks(description=EVIL, tables={"per_10m": table}))
     others = [Place(root, name=name) for name in ("new", LONG, "damaged")]

@@ -332,4 +332,4 @@ def _static(name: str) -> Response:
 
 
 def _dag(status: PipelineStatus) -> str | None:
-    return next((dag for run in status.runs if (dag := getattr(run, "dag", None))), None)
+    return next((run.dag for run in status.runs if run.dag), None)

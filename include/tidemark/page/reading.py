@@ -3,6 +3,7 @@ say for charts. Nothing is written, and no Spark is started."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,7 +55,6 @@ class RunShown:
     seconds: Mapping[str, float]
     newest_event: datetime | None
     state_bytes: int | None
-    dag: str | None
     tables: Mapping[str, tuple[datetime | None, datetime | None]]
     docs: str | None = None
 
@@ -176,11 +176,12 @@ class Reading:
         warehouse, pipeline = Warehouse.of(name, self.settings), self.pipeline(name)
         rows = parts.read("ops/runs", self._rows, warehouse)
         docs = parts.read("ops/quality", self._docs, warehouse)
+        verdicts, sizes = parts.read("ops/upkeep", self._state, warehouse) or ((), {})
         return PipelineView(
             status=status,
-            runs=_shown(rows or (), docs or {}),
+            runs=_shown(rows or (), docs or {}, sizes),
             ledger=parts.read("ops/ledger", self._ledger, warehouse),
-            state=parts.read("ops/upkeep", self._state, warehouse) or (),
+            state=verdicts,
             corrections={}
             if pipeline is None
             else {
@@ -271,17 +272,27 @@ class Reading:
             row for row in rows or () if row["time"] == last and row["table"] in (table, None)
         )
 
-    def _state(self, warehouse: Warehouse) -> tuple[StateVerdict, ...] | None:
+    def _state(
+        self, warehouse: Warehouse
+    ) -> tuple[tuple[StateVerdict, ...], dict[str, int]] | None:
+        """What the newest state check said, and the bytes that each run's check found."""
         name = warehouse.places.pipeline
 
-        def answer(upkeep: DeltaTable) -> tuple[StateVerdict, ...]:
-            rows = newest_rows(upkeep, name, "time", 1, (STATE_CHECK,))
+        def answer(upkeep: DeltaTable) -> tuple[tuple[StateVerdict, ...], dict[str, int]]:
+            rows = newest_rows(upkeep, name, "time", MOST_RUNS, (STATE_CHECK,))
             last = max((row["time"] for row in rows), default=None)
-            return tuple(
-                StateVerdict(row["checkpoint"], row["verdict"], state.get("reason"), row["time"])
+            verdicts = tuple(
+                StateVerdict(row["checkpoint"], row["verdict"], row["state"]["reason"], row["time"])
                 for row in rows
-                if row["time"] == last and (state := row["state"] or {}) is not None
+                if row["time"] == last
             )
+            # A check that was repeated has rows of its own: the last one counts.
+            newest = {row["run"]: row["time"] for row in reversed(rows)}
+            sizes: Counter[str] = Counter()
+            for row in rows:
+                if row["time"] == newest[row["run"]]:
+                    sizes[row["run"]] += row["state"]["bytes"]
+            return verdicts, dict(sizes)
 
         return self.tables.ask(warehouse.upkeep, (name, "state"), answer)
 
@@ -318,7 +329,9 @@ def _of(
     return rows.to_table(list(columns), filter=wanted).to_pylist()
 
 
-def _shown(rows: Sequence[Mapping[str, Any]], docs: Mapping[str, str]) -> tuple[RunShown, ...]:
+def _shown(
+    rows: Sequence[Mapping[str, Any]], docs: Mapping[str, str], sizes: Mapping[str, int]
+) -> tuple[RunShown, ...]:
     runs = [run_of(row) for row in rows]
     late = [run.late_rows for run in counted_once(runs)]
     shown = [
@@ -327,8 +340,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], docs: Mapping[str, str]) -> tuple[
             late_rows,
             dict(row["seconds"] or ()),
             row.get("newest_event"),
-            row.get("state_bytes"),
-            row.get("dag"),
+            sizes.get(run.run),
             {one["table"]: (one["watermark_after"], _closed(one)) for one in row["tables"] or ()},
             docs.get(run.run),
         )

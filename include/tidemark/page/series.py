@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from tidemark.errors import TableMismatch
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Operator
+from tidemark.printed import shown
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -157,7 +158,8 @@ def _newest_dates(gold: DeltaTable, days: int) -> tuple[tuple[date, ...], int]:
 
 def key_text(key: Sequence[str | None]) -> str:
     """A key as one line for people."""
-    return " · ".join("null" if value is None else value or "(empty)" for value in key) or "all"
+    texts = ("null" if value is None else shown(value) or "(empty)" for value in key)
+    return " · ".join(texts) or "all"
 
 
 def key_json(key: Sequence[str | None]) -> str:

@@ -26,6 +26,13 @@ def _time(instant: datetime | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", text)
 
 
+def _until(end: datetime, start: datetime) -> Markup:
+    """The end of what began at a time: of the same day without the date."""
+    text = _time(end)
+    same = end.astimezone(UTC).date() == start.astimezone(UTC).date()
+    return Markup(text.replace(f"{end.astimezone(UTC):%Y-%m-%d }", "")) if same else text
+
+
 def _ticked(text: str) -> Markup:
     """What stands between backticks is typed."""
     parts = text.split("`")
@@ -82,6 +89,7 @@ def _cut(text: str | None, most: int = 2_000) -> str:
 
 
 FILTERS = {
+    "until": _until,
     "ticked": _ticked,
     "time": _time,
     "number": _number,

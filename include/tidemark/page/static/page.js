@@ -185,7 +185,7 @@ function draw(figure, { options, columns, rows, told, enter, keys }) {
     const table = made("table"), head = table.createTHead().insertRow(), body = table.createTBody();
     head.append(...columns.map((name) => made("th", name, { scope: "col" })));
     rows().forEach((row) => body.insertRow().append(...row.map((cell) => made("td", cell))));
-    const wide = made("div", "", { class: "wide tall", tabindex: "0", role: "region", "aria-label": "The chart as a table" });
+    const wide = made("div", "", { class: "wide tall", tabindex: "0", role: "region", "aria-label": `${$("b", figure).textContent} as a table` });
     wide.append(table);
     event.target.append(wide);
   });
@@ -257,12 +257,11 @@ function runChart(runs, name) {
     const { ctx } = u;
     ctx.save();
     ctx.fillStyle = colour("corrected");
-    ctx.strokeStyle = colour("paper");
+    ctx.globalAlpha = 0.85;
     for (const [at, time] of runs.marks) {
       ctx.beginPath();
       ctx.arc(u.valToPos(at, "x", true), u.valToPos(time, "y", true), 3.5 * devicePixelRatio, 0, 7);
       ctx.fill();
-      ctx.stroke();
     }
     ctx.restore();
   };

@@ -56,6 +56,7 @@ class RecentRun:
     tables: Mapping[str, TableOfRun]
     error_class: str | None
     error: str | None
+    dag: str | None = None
 
     @property
     def counted(self) -> bool:
@@ -162,6 +163,7 @@ def run_of(row: Mapping[str, Any]) -> RecentRun:
         tables=dict(_tables(row["tables"] or ())),
         error_class=row["error_class"],
         error=row["error"],
+        dag=row.get("dag"),
     )
 
 
