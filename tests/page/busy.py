@@ -31,16 +31,18 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
     (root / "landing").mkdir(parents=True)
     place.write_file()
     windows, draw = place.windows(), random.Random(7)
+    bronze(place, first)
     totals: Counter[tuple[datetime, str]] = Counter()
     closed = before = None
+    newest = first
     for number in range(runs):
         begins, run = first + number * STEP, f"scheduled__{first + number * STEP:%Y-%m-%dT%H:%M}"
         stalled = 20 <= number < 23
-        newest = begins - timedelta(seconds=draw.randint(20, 200))
+        newest = begins - timedelta(seconds=draw.randint(20, 200)) if not stalled else newest
         now = [begins - back * STEP for back in (1, 2)]
         changed = {(at, key) for at in now for key in KEYS if draw.random() < 0.9}
         totals.update({name: draw.randint(10, 60 - 6 * KEYS.index(name[1])) for name in changed})
-        old = [name for name in totals if closed and name[0] + STEP <= closed]
+        old = [name for name in totals if closed and name[0] + STEP <= closed][-50:]
         late = (
             set(draw.sample(old, min(len(old), draw.randint(3, 14)))) if number % 7 == 5 else set()
         )
@@ -54,7 +56,9 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
         watermark = before if stalled and before else newest - DELAY
         closed = watermark
         windows.publish_at(closed, run)
-        rejects = {one: draw.randint(0, 12 - 4 * at) for at, one in enumerate(_REASONS)}
+        rejects = {
+            one: draw.randint(0, 12 - 4 * at) * (not stalled) for at, one in enumerate(_REASONS)
+        }
         accepted = 0 if stalled else draw.randint(700, 1_100)
         told = TABLE.model_copy(
             update={
@@ -69,6 +73,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
             scheduled_at=begins, started_at=begins, ended_at=begins + timedelta(seconds=31),
             rows=Rows(read=accepted + sum(rejects.values()), accepted=accepted, rejected=rejects),
             tables={"per_10m": told},
+            newest_event=newest,
             seconds={"session": 6, "ingest": draw.randint(5, 9), "aggregate": draw.randint(9, 14),
                      "repair": 5 if late else 0.1, "ledger": 0.2, "validate": 1, "publish": 2},
         )  # fmt: skip

@@ -11,14 +11,16 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.page.busy import make_busy
 from tests.page.world import make_world
 from tidemark.page.local import serve_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 pytestmark = pytest.mark.long
 
@@ -57,6 +59,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     assert program, "These tests need a Chromium: `apt-get install chromium`, or name one: CHROMIUM"
     with sync_playwright() as play:

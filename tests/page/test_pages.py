@@ -18,7 +18,7 @@ from tests.page.world import EVIL, LONG, NOW, Shown, app_for, make_world
 from tidemark.cli.status_report import print_status_overview
 from tidemark.errors import StorageUnavailable
 from tidemark.page.app import Access, page_app
-from tidemark.runs.status.pipeline_status import all_statuses
+from tidemark.runs.status.recorded_status import all_statuses
 
 PAGES = ("/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects", f"/p/{LONG}", "/p/damaged",
          "/p/broken", "/p/new", "/p/new/t/per_10m", "/p/new/rejects", "/dag/clicks__backfill",

@@ -32,8 +32,9 @@ from tidemark.page.tables import OpenTables
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import DAG_SUFFIXES
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
+from tidemark.runs.status.pipeline_status import PipelineStatus
 from tidemark.runs.status.recent_runs import totals_of
+from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.storage.duckdb_in_utc import bound_threads
 from tidemark.storage.warehouse import Warehouse
 from tidemark.version import told_version

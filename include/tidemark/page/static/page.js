@@ -175,7 +175,7 @@ function draw(figure, { options, columns, rows, told, enter, keys }) {
     if (to != null) {
       event.preventDefault();
       const idx = Math.max(0, Math.min(last, to));
-      plot.setCursor({ left: plot.valToPos(plot.data[0][idx], "x"), top: 10 });
+      plot.setCursor({ left: plot.valToPos(plot.data[0][idx], "x"), top: 10 }, true, true);
       say(told(idx));
     } else if (event.key === "Enter" && plot.cursor.idx != null) enter?.(plot.cursor.idx, plot);
     else if (keys?.(event.key)) { event.preventDefault(); at(plot); if (plot.cursor.idx != null) say(told(plot.cursor.idx)); }
