@@ -8,7 +8,9 @@ process that it lives in.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from tidemark.errors import GoldNotFound, RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.page import charts, texts
 from tidemark.page.corrections import MOST as MOST_CORRECTIONS
@@ -37,6 +40,7 @@ from tidemark.runs.status.recent_runs import totals_of
 from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.storage.duckdb_in_utc import bound_threads
 from tidemark.storage.warehouse import Warehouse
+from tidemark.story.explain import story_of
 from tidemark.version import told_version
 
 _LOG = logging.getLogger(__name__)
@@ -138,6 +142,16 @@ def page_app(
     ) -> Response:
         days = min(max(days, 1), MOST_DAYS)
         return await page.made(lambda: page.table(let, name, table, measure, find[:200], days))
+
+    @app.get("/p/{name}/t/{table}/story")
+    async def story(
+        name: str,
+        table: str,
+        window: str = "",
+        key: str = "[]",
+        let: Access = Depends(access),  # noqa: B008
+    ) -> Response:
+        return await page.made(lambda: page.story(let, name, table, window, key))
 
     @app.get("/p/{name}/rejects")
     async def rejects(
@@ -283,6 +297,21 @@ class _Page:
             lookups=pipeline.lookups_of(table),
             dag=let.dag_of(name, noted),
         )  # fmt: skip
+
+    def story(self, let: Access, name: str, table: str, window: str, key: str) -> Response:
+        reading, pipeline, _ = self._table(let, name, table)
+        columns = key_columns(operator_of(pipeline, table))
+        try:
+            asked = dict(zip(columns, json.loads(key), strict=True))
+            found = story_of(pipeline, reading.settings, table, window, asked)
+        except (TypeError, ValueError) as error:
+            raise HTTPException(400, f"No row can be told by that: {error}") from error
+        except (GoldNotFound, RowUnclear) as error:
+            raise HTTPException(404, str(error)) from error
+        told = [one for name, of in asked.items() for one in ("--key", f"{name}={of}")]
+        at = f"{found.window_start:%Y-%m-%dT%H:%M:%SZ}"
+        line = shlex.join(["tidemark", "explain", name, table, "--window", at, *told])
+        return self._html("story.html", "../../../../", story=found, command=line)
 
     def rejects(self, let: Access, name: str, reason: str) -> Response:
         reading = self._reading

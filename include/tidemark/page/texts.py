@@ -15,6 +15,7 @@ from tidemark.runs.status.lag_text import lag_text
 
 _NONE = "–"
 _BYTES = 1024
+_BESIDE = ("window_end", "local_date", "status", "revision", "updated_by")
 
 
 def _time(instant: datetime | None) -> Markup:
@@ -64,6 +65,11 @@ def _values(values: Mapping[str, Any] | None) -> str:
     return "no row" if values is None else ", ".join(f"{k} {_number(v)}" for k, v in values.items())
 
 
+def _measures(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what gold has beside keys and measures."""
+    return {name: value for name, value in values.items() if name not in _BESIDE}
+
+
 def _bytes(size: int | None) -> str:
     if size is None:
         return _NONE
@@ -95,6 +101,7 @@ FILTERS = {
     "number": _number,
     "value": _value,
     "values": _values,
+    "measures": _measures,
     "bytes": _bytes,
     "share": _share,
     "cut": _cut,
