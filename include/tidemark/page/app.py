@@ -8,20 +8,22 @@ process that it lives in.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.resources import files
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tidemark.errors import GoldNotFound, RowUnclear
@@ -44,13 +46,14 @@ from tidemark.story.explain import story_of
 from tidemark.version import told_version
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
+# What the address says.
+Asked = Mapping[str, str]
+_KEY = TypeAdapter(list[str | None])
 _THREADS = 4
 _PATIENCE_SECONDS = 30
 _FRESH = timedelta(seconds=3)
 # Of the dates of gold that a chart begins with.
 DAYS = 30
-MOST_DAYS = 3_660
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -119,64 +122,24 @@ def page_app(
     app.middleware("http")(_with_headers)
     app.add_exception_handler(StarletteHTTPException, page.refused)
 
-    @app.get("/")
-    async def pipelines(let: Access = Depends(access)) -> Response:  # noqa: B008
-        return await page.made(lambda: page.overview(let))
+    def route(make: Callable[[Access, Asked], Response]) -> Callable[..., Awaitable[Response]]:
+        async def answer(request: Request, let: Access = Depends(access)) -> Response:  # noqa: B008
+            asked = {**request.query_params, **request.path_params}
+            return await page.made(partial(make, let, asked))
 
-    @app.get("/p/{name}")
-    async def pipeline(
-        name: str,
-        table: str = "",
-        let: Access = Depends(access),  # noqa: B008
-    ) -> Response:
-        return await page.made(lambda: page.pipeline(let, name, table))
+        return answer
 
-    @app.get("/p/{name}/t/{table}")
-    async def of_table(
-        name: str,
-        table: str,
-        measure: str = "",
-        find: str = "",
-        days: int = DAYS,
-        let: Access = Depends(access),  # noqa: B008
-    ) -> Response:
-        days = min(max(days, 1), MOST_DAYS)
-        return await page.made(lambda: page.table(let, name, table, measure, find[:200], days))
-
-    @app.get("/p/{name}/t/{table}/story")
-    async def story(
-        name: str,
-        table: str,
-        window: str = "",
-        key: str = "[]",
-        let: Access = Depends(access),  # noqa: B008
-    ) -> Response:
-        return await page.made(lambda: page.story(let, name, table, window, key))
-
-    @app.get("/p/{name}/rejects")
-    async def rejects(
-        name: str,
-        reason: str = "",
-        let: Access = Depends(access),  # noqa: B008
-    ) -> Response:
-        return await page.made(lambda: page.rejects(let, name, reason))
-
-    @app.get("/p/{name}/rejects.jsonl")
-    async def download(
-        name: str,
-        reason: str = "",
-        let: Access = Depends(access),  # noqa: B008
-    ) -> Response:
-        return await page.made(lambda: page.download(let, name, reason))
-
-    @app.get("/dag/{dag}")
-    async def of_dag(dag: str, let: Access = Depends(access)) -> Response:  # noqa: B008
-        return await page.made(lambda: page.of_dag(let, dag))
-
-    @app.get("/static/{name}")
-    async def static(name: str) -> Response:
-        return _static(name)
-
+    for path, make in {
+        "/": page.overview,
+        "/p/{name}": page.pipeline,
+        "/p/{name}/t/{table}": page.table,
+        "/p/{name}/t/{table}/story": page.story,
+        "/p/{name}/rejects": page.rejects,
+        "/p/{name}/rejects.jsonl": page.download,
+        "/dag/{dag}": page.of_dag,
+    }.items():
+        app.add_api_route(path, route(make), response_model=None)
+    app.add_api_route("/static/{name}", _static, response_model=None)
     return app
 
 
@@ -224,11 +187,12 @@ class _Page:
         text = self._templates.get_template(template).render(values)
         return HTMLResponse(text, code, {"Cache-Control": "no-store"})
 
-    def overview(self, let: Access) -> Response:
+    def overview(self, let: Access, _: Asked) -> Response:
         return self._list(self._statuses(let), "")
 
-    def of_dag(self, let: Access, dag: str) -> Response:
+    def of_dag(self, let: Access, asked: Asked) -> Response:
         """The pipelines of a Dag, as Airflow asks for its tab: of any Dag, and as anybody."""
+        dag = asked["dag"]
         name = next((dag.removesuffix(end) for end in DAG_SUFFIXES if dag.endswith(end)), dag)
         reading = self._reading
         if reading.file_of(name) is not None and let.sees(name, reading.dag(name)):
@@ -248,44 +212,44 @@ class _Page:
                 held.statuses, held.at = all_statuses(reading.settings, now), now
         return [one for one in held.statuses if let.sees(one.name, _dag(one))]
 
-    def _seen(self, let: Access, reading: Reading, name: str) -> str | None:
-        """The Dag that its last run noted. 404 where it is not to be seen: as where it is not."""
+    def _seen(self, let: Access, asked: Asked) -> tuple[Reading, str, str | None]:
+        """The pipeline, and the Dag of it that they can go to. 404 where it is not to be seen: as
+        where it is not."""
+        reading, name = self._reading, asked["name"]
         known = reading.file_of(name) is not None
         dag = reading.dag(name) if known else None
         if not known or not let.sees(name, dag):
             raise HTTPException(404, f"There is no pipeline {name} that you can see.")
-        return dag
+        return reading, name, let.dag_of(name, dag)
 
-    def pipeline(self, let: Access, name: str, table: str) -> Response:
-        reading = self._reading
-        noted = self._seen(let, reading, name)
+    def pipeline(self, let: Access, asked: Asked) -> Response:
+        reading, name, dag = self._seen(let, asked)
         status = reading.status(name, self._now())
         assert status is not None
         view, loaded = reading.pipeline_view(status), reading.pipeline(name)
         tables = list(loaded.tables) if loaded else []
-        drawn = table if table in tables else next(iter(tables), None)
+        drawn = asked["table"] if asked.get("table") in tables else next(iter(tables), None)
         corrections = view.corrections.get(drawn or "", ())
         return self._html(
             "pipeline.html", "../", status=status, view=view, pipeline=loaded, table=drawn,
             charts=charts.run_charts(view.runs, drawn, corrections),
-            dag=let.dag_of(name, noted), settings=reading.settings,
+            dag=dag, settings=reading.settings,
         )  # fmt: skip
 
-    def _table(self, let: Access, name: str, table: str) -> tuple[Reading, Pipeline, str | None]:
-        reading = self._reading
-        noted = self._seen(let, reading, name)
-        pipeline = reading.pipeline(name)
+    def _table(self, let: Access, asked: Asked) -> tuple[Reading, Pipeline, str]:
+        reading, name, _ = self._seen(let, asked)
+        pipeline, table = reading.pipeline(name), asked["table"]
         if pipeline is None:
             raise HTTPException(409, f"The file of {name} cannot be used; its page says why.")
         if table not in pipeline.tables:
             raise HTTPException(404, f"{name} has no table {table}.")
-        return reading, pipeline, noted
+        return reading, pipeline, table
 
-    def table(
-        self, let: Access, name: str, table: str, measure: str, find: str, days: int
-    ) -> Response:
-        reading, pipeline, noted = self._table(let, name, table)
-        view = reading.table_view(pipeline, table, measure, find, days)
+    def table(self, let: Access, asked: Asked) -> Response:
+        reading, pipeline, table = self._table(let, asked)
+        name, find = pipeline.name, asked.get("find", "")[:200]
+        days = int(asked["days"]) if re.fullmatch(r"[1-9]\d{0,3}", asked.get("days", "")) else DAYS
+        view = reading.table_view(pipeline, table, asked.get("measure", ""), find, days)
         places = Warehouse.of(name, reading.settings).places
         drawn = None
         if view.series is not None and view.measure is not None:
@@ -295,37 +259,40 @@ class _Page:
             pipeline=pipeline, view=view, chart=drawn, find=find, days=days, places=places,
             keys=key_columns(operator_of(pipeline, table)), most=MOST_CORRECTIONS,
             lookups=pipeline.lookups_of(table),
-            dag=let.dag_of(name, noted),
         )  # fmt: skip
 
-    def story(self, let: Access, name: str, table: str, window: str, key: str) -> Response:
-        reading, pipeline, _ = self._table(let, name, table)
+    def story(self, let: Access, asked: Asked) -> Response:
+        reading, pipeline, table = self._table(let, asked)
         columns = key_columns(operator_of(pipeline, table))
         try:
-            asked = dict(zip(columns, json.loads(key), strict=True))
-            found = story_of(pipeline, reading.settings, table, window, asked)
-        except (TypeError, ValueError) as error:
+            values = _KEY.validate_json(asked.get("key", ""))
+            key = dict(zip(columns, values, strict=True))
+            found = story_of(pipeline, reading.settings, table, asked.get("window", ""), key)
+        except ValueError as error:
             raise HTTPException(400, f"No row can be told by that: {error}") from error
         except (GoldNotFound, RowUnclear) as error:
             raise HTTPException(404, str(error)) from error
-        told = [one for name, of in asked.items() for one in ("--key", f"{name}={of}")]
+        told = [
+            part
+            for name, of in key.items()
+            for part in ("--key", f"{name}:null" if of is None else f"{name}={of}")
+        ]
         at = f"{found.window_start:%Y-%m-%dT%H:%M:%SZ}"
-        line = shlex.join(["tidemark", "explain", name, table, "--window", at, *told])
+        line = shlex.join(["tidemark", "explain", pipeline.name, table, "--window", at, *told])
         return self._html("story.html", "../../../../", story=found, command=line)
 
-    def rejects(self, let: Access, name: str, reason: str) -> Response:
-        reading = self._reading
-        self._seen(let, reading, name)
+    def rejects(self, let: Access, asked: Asked) -> Response:
+        reading, name, _ = self._seen(let, asked)
+        reason = asked.get("reason", "")
         view = reading.rejects_view(name, reason or None)
         return self._html(
             "rejects.html", "../../", name=name, reason=reason, view=view, most=MOST_ROWS,
             totals=charts.totals(view.counts), chart=charts.reject_chart(view.counts, MOST_RUNS),
         )  # fmt: skip
 
-    def download(self, let: Access, name: str, reason: str) -> Response:
-        reading = self._reading
-        self._seen(let, reading, name)
-        lines: Iterator[str] = reject_lines(reading.rejects(name, reason or None))
+    def download(self, let: Access, asked: Asked) -> Response:
+        reading, name, _ = self._seen(let, asked)
+        lines = reject_lines(reading.rejects(name, asked.get("reason") or None))
         headers = {
             "Content-Disposition": f'attachment; filename="{name}-rejects.jsonl"',
             "Cache-Control": "no-store",
@@ -353,7 +320,7 @@ async def _with_headers(
     return response
 
 
-def _static(name: str) -> Response:
+async def _static(name: str) -> Response:
     if name not in _STATIC:
         raise HTTPException(404, "There is no such file.")
     folder = files("tidemark.page") / "static"

@@ -26,7 +26,7 @@ from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.status.pipeline_status import PipelineStatus, file_status
+from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus, file_status
 from tidemark.runs.status.recent_runs import RecentRun, counted_once, recent_rows, run_of
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.delta.dataset import dataset_of
@@ -161,9 +161,9 @@ class Reading:
             return None
 
     def dag(self, name: str) -> str | None:
-        """The Dag that the pipeline's newest run noted."""
+        """The Dag that the newest of the pipeline's recent runs noted."""
         rows = self._rows(Warehouse.of(name, self.settings)) or []
-        return next((row["dag"] for row in rows if row.get("dag")), None)
+        return next((row["dag"] for row in rows[:RECENT] if row.get("dag")), None)
 
     def status(self, name: str, now: datetime) -> PipelineStatus | None:
         """As `tidemark status` has it; None where there is no such pipeline."""
