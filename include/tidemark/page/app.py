@@ -266,6 +266,8 @@ class _Page:
         columns = key_columns(operator_of(pipeline, table))
         try:
             values = _KEY.validate_json(asked.get("key", ""))
+            if len(values) != len(columns):
+                raise ValueError(f"the keys of {table} are {', '.join(columns) or 'none'}")
             key = dict(zip(columns, values, strict=True))
             found = story_of(pipeline, reading.settings, table, asked.get("window", ""), key)
         except ValueError as error:

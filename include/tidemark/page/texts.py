@@ -52,8 +52,8 @@ def _number(value: Any) -> str:
 
 def _value(value: Any) -> str:
     """Any value of a row, as text."""
-    if value is None:
-        return "null"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date):

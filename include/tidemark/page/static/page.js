@@ -163,7 +163,7 @@ function draw(figure, { options, columns, rows, told, enter, keys }) {
       cursor: { drag: { x: false, y: false }, y: false, points: { size: 6 }, ...own.cursor },
       hooks: { ...own.hooks, setCursor: [at] },
     }, own.data, place);
-    plot.over.addEventListener("click", () => plot.cursor.idx != null && enter?.(plot.cursor.idx, plot));
+    plot.over.addEventListener("click", () => plot.cursor.idx != null && enter?.(plot.cursor.idx, plot, true));
   };
   make();
   redrawn.push(make);
@@ -360,8 +360,8 @@ function tableChart(chart) {
     columns: ["Window", ...sets.flatMap((one) => [one.label, "status", "before"])],
     rows: () => starts.map((start, at) => [clock(start), ...sets.flatMap((one) => [number(one.value[at]), one.status[at] ?? "", one.before[at] == null ? "" : number(one.before[at])])]),
     told,
-    enter: (at, u) => {
-      if (u.cursor.top > 0) chosen = nearest(sets, at, u) ?? chosen;
+    enter: (at, u, clicked) => {
+      if (clicked) chosen = nearest(sets, at, u) ?? chosen;
       if (sets[chosen].value[at] == null) return say("There is no row of this key in that window.");
       const window_ = new Date(starts[at] * 1000).toISOString();
       tell(`${location.pathname.split("/").pop()}/story?window=${encodeURIComponent(window_)}&key=${encodeURIComponent(sets[chosen].key)}`);
