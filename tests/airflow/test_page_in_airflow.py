@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.kit.running import Place
-from tests.page.world import addresses, make_world
+from tests.page.world import STORY, addresses, make_world
 from tidemark.airflow.page_access import DagAccess, dag_access
 from tidemark.airflow.plugin import TidemarkPlugin
 from tidemark.page.app import HEADERS
@@ -70,6 +70,7 @@ def test_whoever_may_not_read_a_dag_sees_nothing_of_its_pipeline(app: FastAPI) -
     for path in ("", "/t/per_10m", "/rejects", "/rejects.jsonl"):
         assert client.get(f"/p/clicks{path}").status_code == 404, path
         assert client.get(f"/p/new{path}").status_code == 200, path
+    assert client.get(f"/p/clicks/t/per_10m/story{STORY}").status_code == 404
     assert client.get("/dag/clicks").status_code == 200
     assert client.get("/dag/new").headers["location"] == "../p/new"
 

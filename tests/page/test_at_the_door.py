@@ -35,7 +35,10 @@ def test_no_route_answers_without_the_token(app: FastAPI) -> None:
     known = TestClient(app, HOST, cookies={f"tidemark_{PORT}": TOKEN}, follow_redirects=False)
     for address in asked:
         assert stranger.get(address).status_code == 401, address
-        assert guesser.get(f"{address}?token=another").status_code == 401, address
+        assert (
+            guesser.get(address + ("&" if "?" in address else "?") + "token=another").status_code
+            == 401
+        ), address
         assert known.get(address).status_code in (200, 303), address
 
 

@@ -166,7 +166,8 @@ class _Nobody(Access):
 
 def test_what_somebody_may_not_see_is_as_what_is_not_there(place: Place) -> None:
     client = TestClient(app_for(place, _Nobody()))
-    paths = ("/p/{}", "/p/{}/t/per_10m", "/p/{}/t/other", "/p/{}/rejects", "/p/{}/rejects.jsonl")
+    of_table = ("/p/{}/t/per_10m", "/p/{}/t/other", "/p/{}/t/per_10m/story")
+    paths = ("/p/{}", *of_table, "/p/{}/rejects", "/p/{}/rejects.jsonl")
     assert "clicks" not in client.get("/").text
     assert "clicks" not in client.get("/dag/clicks").text.replace("Dag clicks", "")
     for path in paths:
@@ -174,6 +175,39 @@ def test_what_somebody_may_not_see_is_as_what_is_not_there(place: Place) -> None
         assert (hidden.status_code, missing.status_code) == (404, 404), path
         assert hidden.text.replace("clicks", "nobody") == missing.text, path
     assert client.get("/p/new").status_code == 200
+
+
+def story(client: TestClient, **asked: str) -> Any:
+    return client.get("/p/clicks/t/per_10m/story", params=asked)
+
+
+def test_the_story_of_a_row_is_told_by_its_window_and_key(client: TestClient) -> None:
+    told = story(client, window="2026-07-01T10:00:00Z", key=json.dumps([EVIL]))
+    read = Read(told.text)
+    assert told.status_code == 200, told.text
+    assert "Gold shows total 8, rows 3 : corrected, revision 1, by next." in read.text
+    assert "tidemark explain clicks per_10m --window 2026-07-01T10:00:00Z --key" in read.text
+    assert "alert('x')</script>" not in told.text
+    assert read.tags.count("script") == 2
+
+
+@pytest.mark.parametrize(
+    ("window", "key", "status"),
+    [
+        ("2026-07-01T10:00:00Z", "[]", 400),
+        ("2026-07-01T10:00:00Z", '{"key": "a"}', 400),
+        ("2026-07-01T10:00:00Z", '[["a"]]', 400),
+        ("2026-07-01T10:00:00Z", "[", 400),
+        ("yesterday", '["a"]', 400),
+        ("", '["a"]', 400),
+    ],
+)
+def test_what_names_no_row_is_refused_in_a_sentence(
+    client: TestClient, window: str, key: str, status: int
+) -> None:
+    told = story(client, window=window, key=key)
+    assert told.status_code == status
+    assert "No row can be told by that" in told.text
 
 
 def test_a_download_has_each_reject_with_its_id_and_its_place(client: TestClient) -> None:
