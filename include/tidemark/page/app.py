@@ -30,7 +30,7 @@ from tidemark.errors import GoldNotFound, RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.page import charts, texts
 from tidemark.page.corrections import MOST as MOST_CORRECTIONS
-from tidemark.page.reading import MOST_RUNS, Reading, worst_first
+from tidemark.page.reading import MOST_RUNS, PageReading, worst_first
 from tidemark.page.rejects import MOST_ROWS, reject_lines
 from tidemark.page.series import key_columns
 from tidemark.page.tables import OpenTables
@@ -179,8 +179,8 @@ class _Page:
             raise HTTPException(500, f"{type(error).__name__}: {first}") from error
 
     @property
-    def _reading(self) -> Reading:
-        return Reading(self._settings(), self._tables)
+    def _reading(self) -> PageReading:
+        return PageReading(self._settings(), self._tables)
 
     def _html(self, template: str, up: str, code: int = 200, **values: Any) -> HTMLResponse:
         values |= {"up": up, "now": self._now(), "code": code}
@@ -212,7 +212,7 @@ class _Page:
                 held.statuses, held.at = all_statuses(reading.settings, now), now
         return [one for one in held.statuses if let.sees(one.name, _dag(one))]
 
-    def _seen(self, let: Access, asked: Asked) -> tuple[Reading, str, str | None]:
+    def _seen(self, let: Access, asked: Asked) -> tuple[PageReading, str, str | None]:
         """The pipeline, and the Dag of it that they can go to. 404 where it is not to be seen: as
         where it is not."""
         reading, name = self._reading, asked["name"]
@@ -236,7 +236,7 @@ class _Page:
             dag=dag, settings=reading.settings,
         )  # fmt: skip
 
-    def _table(self, let: Access, asked: Asked) -> tuple[Reading, Pipeline, str]:
+    def _table(self, let: Access, asked: Asked) -> tuple[PageReading, Pipeline, str]:
         reading, name, _ = self._seen(let, asked)
         pipeline, table = reading.pipeline(name), asked["table"]
         if pipeline is None:

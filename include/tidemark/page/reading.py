@@ -65,7 +65,7 @@ class RunShown:
 
 
 @dataclass(frozen=True)
-class StateVerdict:
+class LastStateCheck:
     """What the newest state check said of a query's store."""
 
     checkpoint: str
@@ -82,13 +82,13 @@ class PipelineView:
     status: PipelineStatus
     runs: tuple[RunShown, ...]
     ledger: LedgerReport | None
-    state: tuple[StateVerdict, ...]
+    state: tuple[LastStateCheck, ...]
     corrections: Mapping[str, tuple[Correction, ...]]
     faults: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Column:
+class ShownColumn:
     """A column of gold."""
 
     name: str
@@ -102,7 +102,7 @@ class TableView:
     and what the checks said last. `closed_to` is gold's close frontier, UTC; `columns` is empty
     where no run has made gold yet."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ShownColumn, ...]
     numbers: tuple[str, ...]
     measure: str | None
     series: Series | None
@@ -141,7 +141,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PageReading:
     """The pipelines of the settings, read by the tables that this process holds open."""
 
     settings: Settings
@@ -166,7 +166,7 @@ class Reading:
         return next((row["dag"] for row in rows[:RECENT] if row.get("dag")), None)
 
     def status(self, name: str, now: datetime) -> PipelineStatus | None:
-        """As `tidemark status` has it; None where there is no such pipeline."""
+        """What `tidemark status` has; None where there is no such pipeline."""
         file = self.file_of(name)
         return None if file is None else file_status(file, self.settings, now)
 
@@ -274,15 +274,17 @@ class Reading:
 
     def _state(
         self, warehouse: Warehouse
-    ) -> tuple[tuple[StateVerdict, ...], dict[str, int]] | None:
+    ) -> tuple[tuple[LastStateCheck, ...], dict[str, int]] | None:
         """What the newest state check said, and the bytes that each run's check found."""
         name = warehouse.places.pipeline
 
-        def answer(upkeep: DeltaTable) -> tuple[tuple[StateVerdict, ...], dict[str, int]]:
+        def answer(upkeep: DeltaTable) -> tuple[tuple[LastStateCheck, ...], dict[str, int]]:
             rows = newest_rows(upkeep, name, "time", MOST_RUNS, (STATE_CHECK,))
             last = max((row["time"] for row in rows), default=None)
             verdicts = tuple(
-                StateVerdict(row["checkpoint"], row["verdict"], row["state"]["reason"], row["time"])
+                LastStateCheck(
+                    row["checkpoint"], row["verdict"], row["state"]["reason"], row["time"]
+                )
                 for row in rows
                 if row["time"] == last
             )
@@ -355,11 +357,13 @@ def _closed(table: Mapping[str, Any]) -> datetime | None:
     return at
 
 
-def _gold_facts(gold: DeltaTable) -> tuple[tuple[Column, ...], datetime | None]:
+def _gold_facts(gold: DeltaTable) -> tuple[tuple[ShownColumn, ...], datetime | None]:
     """Gold's columns, and its close frontier."""
     comments = {one.name: one.metadata.get("comment") for one in gold.schema().fields}
     close_ms = gold_state(gold).close_ms
-    columns = tuple(Column(one.name, str(one.type), comments[one.name]) for one in schema_of(gold))
+    columns = tuple(
+        ShownColumn(one.name, str(one.type), comments[one.name]) for one in schema_of(gold)
+    )
     return columns, instant_of(close_ms) if close_ms else None
 
 

@@ -41,7 +41,7 @@ class Reject:
     read_at: datetime | None
 
     def line(self) -> str:
-        """As a JSON object on one line."""
+        """A JSON object on one line."""
         found = {
             "id": self.id,
             "reason": self.reason,

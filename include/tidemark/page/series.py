@@ -27,7 +27,7 @@ _ROWS = 400_000
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A window of a key. `start` is in seconds since 1970, UTC; `value` None: null, or no number
     that can be drawn."""
 
@@ -41,7 +41,7 @@ class KeySeries:
     """The points of one key, the oldest first. `key` has the values that tell it, as text."""
 
     key: tuple[str | None, ...]
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ def series_of(gold: DeltaTable, operator: Operator, measure: str, find: str, day
     )
 
 
-def _points(rows: Sequence[tuple[Any, ...]], key: tuple[str | None, ...]) -> tuple[Point, ...]:
+def _points(rows: Sequence[tuple[Any, ...]], key: tuple[str | None, ...]) -> tuple[ChartPoint, ...]:
     return tuple(
-        Point(start, value if value is not None and math.isfinite(value) else None, status)
+        ChartPoint(start, value if value is not None and math.isfinite(value) else None, status)
         for of, start, value, status in reversed(rows)
         if tuple(of) == key
     )
