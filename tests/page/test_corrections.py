@@ -54,10 +54,14 @@ def test_corrections_are_those_that_golds_versions_show(tmp_path: Path, seed: in
     draw, windows, runs = random.Random(seed), Windows(tmp_path), []
     totals: dict[tuple[int, str], int] = {}
     for number in range(9):
-        run, published = f"run-{number}", draw.random() < 0.75
+        # The last one is held in every other case: what it computed is not gold's.
+        run, published = f"run-{number}", draw.random() < 0.75 and (number < 8 or seed % 2 == 0)
         for cause, batch in (("stream", number), ("late", None)):
             # The engine emits nothing of what is closed; a repair computes it.
-            minutes = range(number * 10, 60) if cause == "stream" else range(0, number * 10, 10)
+            # In one run both may compute a window that closes in it.
+            minutes = (
+                range(max(number - 1, 0) * 10, 90) if batch is not None else range(number * 10)
+            )
             chosen = [(m, k) for m in minutes if m % 10 == 0 for k in "ab" if draw.random() < 0.4]
             for name in chosen:
                 totals[name] = totals.get(name, 0) + draw.randint(0, 2)

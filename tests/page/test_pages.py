@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.kit.running import Place
-from tests.page.world import EVIL, LONG, NOW, Shown, app_for, make_world
+from tests.page.world import EVIL, LONG, NOW, STORY, Shown, app_for, make_world
+from tests.test_pages import why_not
 from tidemark.cli.status_report import print_status_overview
 from tidemark.errors import StorageUnavailable
 from tidemark.page.app import Access, page_app
@@ -83,6 +85,14 @@ def test_what_a_row_holds_is_text(shown: Shown, path: str) -> None:
     assert read.tags.count("script") <= 3
     for tag in ("img", "iframe", "object", "base", "style"):
         assert tag not in read.tags
+
+
+@pytest.mark.parametrize("path", [*PAGES, f"/p/clicks/t/per_10m/story{STORY}"])
+def test_each_command_of_a_page_can_be_typed(shown: Shown, path: str) -> None:
+    shown_ = re.findall(r"<code>tidemark ([^<]*)</code>", shown(path))
+    wrong = {one: why for one in map(unescape, shown_) if (why := why_not(one))}
+    assert wrong == {}
+    assert shown_ or path in ("/p/clicks/rejects", "/p/new/rejects", "/dag/another")
 
 
 def test_hostile_rows_come_whole(shown: Shown) -> None:

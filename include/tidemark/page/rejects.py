@@ -56,8 +56,8 @@ class Reject:
 
 
 def newest_rejects(rejects: DeltaTable, reason: str | None) -> Iterator[Reject]:
-    """Rejected rows, of the newest batches first; those of one reason where one is named. They are
-    read as far as somebody asks."""
+    """Rejected rows, about the newest first: some files at a time, those of the newest batches
+    before others. Those of one reason where one is named. They are read as far as somebody asks."""
     files = pa.table(rejects.get_add_actions(flatten=True))
     if not files.num_rows:
         return
