@@ -80,7 +80,7 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedOfRun:
     """Rows of a run that were rejected for a reason. Of lines that were rebuilt nobody knows the
     run, nor the time that it stood for (UTC)."""
 
@@ -90,7 +90,7 @@ class Rejected:
     rows: int
 
 
-def rejected_rows(ledger: DeltaTable, pipeline: str) -> tuple[Rejected, ...]:
+def rejected_rows(ledger: DeltaTable, pipeline: str) -> tuple[RejectedOfRun, ...]:
     """A pipeline's rejected rows by run and reason, the newest run first; what a rewind has undone
     counts no more."""
     predicate = f"pipeline = '{pipeline}'"
@@ -106,7 +106,7 @@ def rejected_rows(ledger: DeltaTable, pipeline: str) -> tuple[Rejected, ...]:
             GROUP BY ALL ORDER BY scheduled_at DESC NULLS LAST, run DESC, 4 DESC, 3
             """
         ).fetchall()
-    return tuple(Rejected(*row) for row in rows)
+    return tuple(RejectedOfRun(*row) for row in rows)
 
 
 _VERDICT = """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidemark.ledger.report import Rejected
+from tidemark.ledger.report import RejectedOfRun
 from tidemark.page.corrections import Correction
 from tidemark.page.reading import RunShown
 from tidemark.page.series import Series, key_json, key_text
@@ -129,16 +129,16 @@ def series_chart(
     }
 
 
-def totals(counts: Sequence[Rejected]) -> dict[str, int]:
-    """Rejected rows of all time by reason, the most first."""
+def totals(counts: Sequence[RejectedOfRun]) -> dict[str, int]:
+    """RejectedOfRun rows of all time by reason, the most first."""
     found: Counter[str] = Counter()
     for one in counts:
         found[one.reason] += one.rows
     return dict(found.most_common())
 
 
-def reject_chart(counts: Sequence[Rejected], most: int) -> dict[str, Any]:
-    """Rejected rows by run and reason, of the newest runs that are known, the oldest first."""
+def reject_chart(counts: Sequence[RejectedOfRun], most: int) -> dict[str, Any]:
+    """RejectedOfRun rows by run and reason, of the newest runs that are known, the oldest first."""
     runs: dict[str, dict[str, int]] = {}
     times: dict[str, float] = {}
     for one in counts:

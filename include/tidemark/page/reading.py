@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.gold.state import gold_state
-from tidemark.ledger.report import LedgerReport, Rejected, read_ledger, rejected_rows
+from tidemark.ledger.report import LedgerReport, RejectedOfRun, read_ledger, rejected_rows
 from tidemark.operators.kinds import operator_of
 from tidemark.page.corrections import Correction, corrections_of
 from tidemark.page.rejects import MOST_EXAMPLES, Reject, newest_rejects
@@ -114,10 +114,10 @@ class TableView:
 
 @dataclass(frozen=True)
 class RejectsView:
-    """Rejected rows of a pipeline: by run and reason as the ledger counts them, the newest run
+    """RejectedOfRun rows of a pipeline: by run and reason as the ledger counts them, the newest run
     first, and some of the newest."""
 
-    counts: tuple[Rejected, ...]
+    counts: tuple[RejectedOfRun, ...]
     examples: tuple[Reject, ...]
     faults: Sequence[str]
 
