@@ -130,7 +130,7 @@ def series_chart(
 
 
 def totals(counts: Sequence[RejectedOfRun]) -> dict[str, int]:
-    """RejectedOfRun rows of all time by reason, the most first."""
+    """Rejected rows of all time by reason, the most first."""
     found: Counter[str] = Counter()
     for one in counts:
         found[one.reason] += one.rows
@@ -138,7 +138,7 @@ def totals(counts: Sequence[RejectedOfRun]) -> dict[str, int]:
 
 
 def reject_chart(counts: Sequence[RejectedOfRun], most: int) -> dict[str, Any]:
-    """RejectedOfRun rows by run and reason, of the newest runs that are known, the oldest first."""
+    """Rejected rows by run and reason, of the newest runs that are known, the oldest first."""
     runs: dict[str, dict[str, int]] = {}
     times: dict[str, float] = {}
     for one in counts:

@@ -114,7 +114,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class RejectsView:
-    """RejectedOfRun rows of a pipeline: by run and reason as the ledger counts them, the newest run
+    """Rejected rows of a pipeline: by run and reason as the ledger counts them, the newest run
     first, and some of the newest."""
 
     counts: tuple[RejectedOfRun, ...]
