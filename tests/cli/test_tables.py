@@ -357,7 +357,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "validate": [],
     "doctor": [of_the_set_up],
     "run": [of_a_run],
-    "page": (),
+    "page": [],
     "publish": [of_a_run],
     "accept": [],
     "migrate": [],
