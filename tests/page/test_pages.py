@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.page.world import EVIL, LONG, NOW, STORY, Shown, app_for, make_world
 from tests.test_pages import why_not
 from tidemark.cli.status_report import print_status_overview
 from tidemark.errors import StorageUnavailable
+from tidemark.page import app as page_module
 from tidemark.page.app import Access, page_app
 from tidemark.runs.status.recorded_status import all_statuses
 
@@ -143,6 +145,22 @@ def test_settings_that_cannot_be_used_are_told(place: Place, path: str) -> None:
     answer = TestClient(app).get(path)
     assert answer.status_code == 500
     assert "StorageUnavailable: the store is away" in Read(answer.text).text
+
+
+def test_a_store_that_does_not_answer_is_given_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def slow() -> Any:
+        over.wait(20)
+        return place.settings
+
+    monkeypatch.setattr(page_module, "_PATIENCE_SECONDS", 0.05)
+    answer = TestClient(page_app(slow, lambda: _Nobody(True), lambda: NOW)).get("/")
+    over.set()
+    assert answer.status_code == 503
+    assert "The store has not answered within" in answer.text
 
 
 def test_a_root_that_is_away_leaves_pages_that_say_so(tmp_path: Path) -> None:
