@@ -21,6 +21,7 @@ from tests.test_pages import why_not
 from tidemark.cli.status_report import print_status_overview
 from tidemark.errors import StorageUnavailable
 from tidemark.page import app as page_module
+from tidemark.page import corrections
 from tidemark.page.app import Access, page_app
 from tidemark.runs.status.recorded_status import all_statuses
 
@@ -236,6 +237,16 @@ def test_what_names_no_row_is_refused_in_a_sentence(
     told = story(client, window=window, key=key)
     assert told.status_code == status
     assert "No row can be told by that" in told.text
+
+
+def test_where_not_all_corrected_windows_are_shown_it_is_said(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corrections, "MOST", 1)
+    monkeypatch.setattr(page_module, "MOST_CORRECTIONS", 1)
+    client = TestClient(app_for(place))
+    assert "the newest 1 alone are marked" in client.get("/p/clicks").text
+    assert "older ones are left out" in client.get("/p/clicks/t/per_10m").text
 
 
 def test_a_download_has_each_reject_with_its_id_and_its_place(client: TestClient) -> None:

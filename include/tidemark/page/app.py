@@ -233,7 +233,7 @@ class _Page:
         return self._html(
             "pipeline.html", "../", status=status, view=view, pipeline=loaded, table=drawn,
             charts=charts.run_charts(view.runs, drawn, corrections),
-            dag=dag, settings=reading.settings,
+            dag=dag, settings=reading.settings, most=MOST_CORRECTIONS,
         )  # fmt: skip
 
     def _table(self, let: Access, asked: Asked) -> tuple[PageReading, Pipeline, str]:
