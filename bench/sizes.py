@@ -36,6 +36,7 @@ class Sizes:
     checked_state: tuple[int, int]  # partitions, versions
     judged_lines: int  # of each kind
     kafka: tuple[int, int]  # messages, repetitions
+    pipelines: tuple[int, int]  # and runs of each
 
 
 USUAL = Sizes(
@@ -62,6 +63,7 @@ USUAL = Sizes(
     checked_state=(1_000, 100),
     judged_lines=100_000,
     kafka=(500_000, 1),
+    pipelines=(500, 200),
 )
 LONG = replace(
     USUAL,
@@ -103,4 +105,5 @@ SMALLEST = Sizes(
     checked_state=(20, 30),
     judged_lines=500,
     kafka=(2_000, 1),
+    pipelines=(3, 5),
 )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -25,6 +26,7 @@ from tidemark.pipeline.load import ENDINGS, find_pipeline_file, load_pipeline, p
 from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.runs.status.judge import Standing, judge_pipeline
 from tidemark.runs.status.pipeline_status import PipelineStatus, file_status, pipeline_status
 from tidemark.runs.status.state import PipelineState
@@ -93,7 +95,14 @@ def all_statuses(
     they were then. `full`: everything is looked at, also what their sources have.
     """
     files = pipeline_files(settings.pipelines_folder)
-    left = {} if full else at_once(lambda file: recorded_status(file, settings, now), files)
+    told = partial(recorded_status, settings=settings, now=now)
+    if full:
+        left: dict[Path, PipelineStatus | None] = {}
+    elif is_local(settings.root):
+        # Threads wait for a store; of a disk they only wait for each other.
+        left = {file: told(file) for file in files}
+    else:
+        left = at_once(told, files)
     return tuple(left.get(file) or file_status(file, settings, now) for file in files)
 
 
@@ -177,7 +186,7 @@ def _entries(place: TablePlace) -> tuple[str | None, str]:
 
 
 def _of_checkpoints(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[tuple[str | None, str]]:
-    """The same of each query's batches, planned and committed."""
+    """The newest batch of each query, planned and committed, and the one that comes next."""
     generations = {name: generation_of(warehouse.gold(name).open()) for name in pipeline.tables}
     queries = [query_checkpoint(warehouse, name, number) for name, number in generations.items()]
     for checkpoint in (ingest_checkpoint(warehouse), *queries):
