@@ -470,6 +470,15 @@ def test_files_of_other_dates_are_not_even_read(windows: Windows) -> None:
     windows.change(window(at(10, day=2), key="a", total=2))
     result = windows.publish_at(at(10, 10, day=6))
     assert result.published_windows == 2
+    # Those of the seventh day, whose file is gone, cannot be counted.
+    assert result.open_windows is None
+
+
+def test_a_publish_tells_how_many_windows_are_open_then(windows: Windows) -> None:
+    windows.change(*[window(at(10, minute), key="a", total=1) for minute in (10, 20, 40)])
+    assert windows.publish_at(at(10, 40)).open_windows == 1
+    assert windows.publish_at(at(11)).open_windows == 0
+    assert windows.publish_at(at(11)).open_windows == 0
 
 
 def test_only_changed_windows_stand_in_a_commit_of_new_ones(windows: Windows) -> None:

@@ -210,10 +210,11 @@ def test_places_lie_below_the_root() -> None:
     assert places.source("gs://other/*.json") == "gs://other/*.json"
 
 
-def test_all_pipelines_account_for_their_rows_and_runs_in_the_same_tables() -> None:
+def test_each_pipeline_accounts_for_its_rows_and_runs_in_tables_of_its_own() -> None:
     for name in ("clicks", "visits"):
-        assert Places("/lake", name).ledger == "/lake/ops/ledger"
-        assert Places("/lake", name).runs == "/lake/ops/runs"
+        assert Places("/lake", name).ledger == f"/lake/{name}/ops/ledger"
+        assert Places("/lake", name).runs == f"/lake/{name}/ops/runs"
+        assert Places("/lake", name).shared_ops == "/lake/ops"
 
 
 def test_the_result_of_each_try_of_a_run_is_a_file_of_its_own() -> None:

@@ -61,7 +61,8 @@ class TableResult(Facts):
     frontiers are milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0
     where the run sealed nothing. `gold` and `published_windows` are null until published.
     `published` is what the run's commit of gold holds, also where a repeat found it committed
-    already; null where it changed no window. `open_windows` are gold's provisional rows then.
+    already; null where it changed no window. `open_windows` are gold's provisional rows then; null
+    also where their files cannot be read.
     """
 
     generation: int

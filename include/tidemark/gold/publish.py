@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -83,7 +84,7 @@ def publish_table(
                 "gold": gold.version(),
                 "published_windows": 0,
                 "published": before,
-                "open_windows": open_windows(gold, plan.close_after_ms),
+                "open_windows": _open_windows(gold, plan.close_after_ms),
             }
         )
     change = changed_windows(gold, found.changes(), operator, plan, note.run)
@@ -94,9 +95,18 @@ def publish_table(
             "gold": gold.version(),
             "published_windows": change.windows,
             "published": change.changed,
-            "open_windows": open_windows(gold, plan.close_after_ms),
+            "open_windows": _open_windows(gold, plan.close_after_ms),
         }
     )
+
+
+def _open_windows(gold: DeltaTable, close_ms: int) -> int | None:
+    """Told of gold once it is published: a file that cannot be read is nothing to a publish that
+    did not need it."""
+    try:
+        return open_windows(gold, close_ms)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 @commit_point(
