@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import TidemarkError
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
@@ -234,12 +233,12 @@ def run_result(
 
 
 def _newest_event(run: Run) -> datetime | None:
-    """That of bronze, by the statistics of its files. A run that cannot read them is told by its
-    own error."""
+    """That of bronze, by the statistics of its files; None where they cannot be read: what a run
+    came to is told all the same."""
     try:
         bronze = run.warehouse.bronze.open()
-    except TidemarkError:
+        column = run.pipeline.source.event_time.column
+        newest = newest_event_ms(bronze, column) if bronze is not None else None
+        return None if newest is None else instant_of(newest)
+    except Exception:  # noqa: BLE001  see above
         return None
-    column = run.pipeline.source.event_time.column
-    newest = newest_event_ms(bronze, column) if bronze is not None else None
-    return None if newest is None else instant_of(newest)
