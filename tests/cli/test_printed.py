@@ -115,7 +115,7 @@ def test_every_command_shows_what_it_was_given_as_text(
             arguments += [one.opts[0], "1" if one.name == "to_batch" else HOSTILE]
     if names == ("page",):
         # Without a fault it would serve until somebody ends it.
-        arguments = ["--port", HOSTILE]
+        arguments = ["--settings", str(tmp_path / HOSTILE)]
     ended = CliRunner().invoke(app, [*names, *arguments], env=place.variables)
     assert not OBEYED.search(said(ended))
     if ended.exit_code:
