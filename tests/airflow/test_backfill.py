@@ -183,6 +183,8 @@ def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task:
         pipeline=str(task.pipeline),
         run_id=f"backfill__{RUN}",
         result=result,
+        by="ada, by Airflow",
+        dag="clicks__backfill",
         table="page_1h",
         start=datetime(2026, 7, 1, tzinfo=UTC),
         end=datetime(2026, 7, 2, tzinfo=UTC),

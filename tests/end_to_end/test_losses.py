@@ -270,6 +270,7 @@ def digests(place: Place) -> dict[str, str]:
         if path.is_file()
         and "lease" not in str(path)
         and "results" not in str(path)
+        and path.name != "status.json"
         and not path.is_relative_to(root / "ops")
         and not is_of_a_fence(path)
     }

@@ -244,6 +244,7 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
     rows = run_warm(spark, place, "second", scheduled=LATER_ON).rows
     assert (rows.read, rows.accepted, rows.rejected) == (3, 1, {"malformed": 2})
     in_bronze, in_rejects = notes(place)
+    assert (in_bronze.pop("run"), in_rejects.pop("run")) == ("failed", "second")
     assert in_bronze == in_rejects
     assert in_rejects["scheduled_ms"] == epoch_ms(SCHEDULED)
     assert in_rejects["rows"] == rows.model_dump(exclude_none=True)
