@@ -20,6 +20,7 @@ from tidemark.recompute.rewind.past_runs import past_runs
 from tidemark.runs import recorded_runs
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.status.recent_runs import recent_runs
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.version import WRITTEN_BY, told_version
@@ -203,6 +204,8 @@ def test_a_run_whose_publish_step_was_killed_is_interrupted_and_keeps_what_it_co
     assert {**of_row, "gold_version": None} == {**of_held, "gold_version": None}
     told = {"outcome", "trigger", "written_at"}
     assert [name for name in held if held[name] != row[name] and name not in told] == []
+    (shown,) = recent_runs(DeltaTable(place.places.runs), place.name, 1)
+    assert (shown.counted, shown.read) == (True, held["rows_read"])
     # A repeated publish tells all of it.
     record_run(place.warehouse.runs, GOOD)
     assert rows(place.places.runs, "outcome") == [("succeeded",)]

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tidemark import errors
 from tidemark.operators.repaired import BACKFILL, MIGRATION
 from tidemark.runs.generations import ROLLBACK
-from tidemark.runs.recorded_runs import INTERRUPTED, one_row_each
+from tidemark.runs.recorded_runs import one_row_each
 from tidemark.storage.delta.ops import newest_rows
 
 # What starts no run of the stream.
@@ -36,7 +36,8 @@ class TableOfRun:
 
 @dataclass(frozen=True)
 class RecentRun:
-    """A run as its row tells it. Of an interrupted one only its tables' publish is known.
+    """A run as its row tells it. `counted`: it is known what it read and repaired; of an
+    interrupted one that was not held, only its tables' publish is.
 
     Times are in UTC. `reasons` are rejected rows by reason, `rules` accepted ones by the rules
     that count them; empty of a run of a version that did not note them.
@@ -57,11 +58,7 @@ class RecentRun:
     error_class: str | None
     error: str | None
     dag: str | None = None
-
-    @property
-    def counted(self) -> bool:
-        """Is it known what it read and repaired? Of an interrupted one only what it published."""
-        return self.outcome != INTERRUPTED
+    counted: bool = True
 
     @property
     def retry_can_help(self) -> bool:
@@ -164,6 +161,7 @@ def run_of(row: Mapping[str, Any]) -> RecentRun:
         error_class=row["error_class"],
         error=row["error"],
         dag=row.get("dag"),
+        counted=row["rows_read"] is not None,
     )
 
 
