@@ -190,6 +190,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             continue
         item.add_marker("engine")
+    if len(set(groups.values())) == 1:
+        # One file for both test processes, as the part `kinds` is.
+        groups = {item.nodeid: f"{groups[item.nodeid]} {_kind(item)}" for item in items}
     sizes = Counter(groups.values())
 
     def place(item: pytest.Item) -> tuple[int, int, str]:
@@ -201,6 +204,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
     if config.cache is not None:
         config.cache.set(_GROUPS, groups)
+
+
+def _kind(item: pytest.Item) -> str:
+    """The kind of operator that a test is of; tests of one share what was run."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return str(getattr(kind := params.get("kind", params.get("ran", "")), "name", kind))
 
 
 def _part_of(item: pytest.Item) -> str | None:
