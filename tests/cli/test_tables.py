@@ -61,6 +61,7 @@ from tidemark.cli.ledger import ledger_table
 from tidemark.cli.main import app
 from tidemark.cli.maintain_report import print_plans
 from tidemark.cli.new.commands import proposed_facts
+from tidemark.cli.rejects import print_reject, print_rejects
 from tidemark.cli.report import print_result
 from tidemark.cli.rewind import print_runs
 from tidemark.cli.state.compact import plans_table
@@ -69,6 +70,7 @@ from tidemark.cli.state.report import print_state
 from tidemark.cli.status_report import print_pipeline, print_status_overview
 from tidemark.cli.trial.report import rows_table
 from tidemark.gold.pins import TableResult
+from tidemark.page.rejects import ReasonOfRejects, Reject
 from tidemark.pipeline.model import StateLimits
 from tidemark.recompute.rewind.past_runs import PastRun
 from tidemark.runs.losses import Loss
@@ -228,6 +230,20 @@ def of_the_ledger(of: Drawn) -> None:
     report_console().print(ledger_table(header, [row]))
 
 
+def of_rejects(of: Drawn) -> None:
+    reason = ReasonOfRejects(of.table, of.number, of.time, of.time)
+    print_rejects([reason], [_reject(of)])
+
+
+def of_a_reject(of: Drawn) -> None:
+    print_reject(_reject(of))
+
+
+def _reject(of: Drawn) -> Reject:
+    place = {"file": of.name, "place": f"{of.number:,}"}
+    return Reject(of.name, of.table, None, "{}", None, of.time, place, of.time)
+
+
 def of_a_lease(of: Drawn) -> None:
     times = dict.fromkeys(("taken_at", "renewed_at", "expires_at"), of.time)
     host = f"{of.table}, {of.number:,}"
@@ -378,6 +394,9 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "lease release": [],
     "ledger show": [of_the_ledger],
     "ledger rebuild": [],
+    "rejects list": [of_rejects],
+    "rejects show": [of_a_reject],
+    "rejects export": [],
     "state show": [of_state],
     "state compact": [of_compaction],
     "state read": [of_rows_of_state],

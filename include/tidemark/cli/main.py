@@ -22,6 +22,7 @@ from tidemark.cli.new.commands import new
 from tidemark.cli.ops import ops
 from tidemark.cli.page import page
 from tidemark.cli.publish import publish
+from tidemark.cli.rejects import rejects
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
 from tidemark.cli.run import run
@@ -50,4 +51,5 @@ app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")
+app.add_typer(rejects, name="rejects")
 app.add_typer(state, name="state")

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 MOST_EXAMPLES = 50
 # Of a download: rows, and bytes of lines.
@@ -40,8 +41,8 @@ class Reject:
     place: Mapping[str, Any]
     read_at: datetime | None
 
-    def line(self) -> str:
-        """A JSON object on one line."""
+    def facts(self) -> dict[str, Any]:
+        """As JSON has it; `raw_base64` are the bytes of a line that is no UTF-8."""
         found = {
             "id": self.id,
             "reason": self.reason,
@@ -52,7 +53,41 @@ class Reject:
         }
         if self.raw_bytes is not None:
             found["raw_base64"] = base64.b64encode(self.raw_bytes).decode()
-        return json.dumps(found, ensure_ascii=False, default=_text)
+        return found
+
+    def line(self) -> str:
+        """A JSON object on one line."""
+        return json.dumps(self.facts(), ensure_ascii=False, default=_text)
+
+
+@dataclass(frozen=True)
+class ReasonOfRejects:
+    """How many rejects have a reason, and when the first and the last of them were read, in UTC."""
+
+    reason: str
+    rejects: int
+    first_read: datetime
+    last_read: datetime
+
+
+def reasons_of(rejects: DeltaTable) -> tuple[ReasonOfRejects, ...]:
+    """The reasons of all rejects, the most frequent first."""
+    with duckdb_in_utc() as connection:
+        connection.register("rejects", dataset_of(rejects))
+        found = connection.execute(
+            "SELECT reason, count(*), min(_batch_time), max(_batch_time) FROM rejects "
+            "GROUP BY 1 ORDER BY 2 DESC, 1"
+        ).fetchall()
+    return tuple(ReasonOfRejects(*row) for row in found)
+
+
+def rejects_of_id(rejects: DeltaTable, reject: str) -> list[Reject]:
+    """The reject of this id; several where its record was read in several batches."""
+    rows = dataset_of(rejects)
+    if "id" not in rows.schema.names:
+        return []
+    found = rows.to_table(filter=ds.field("id") == reject).to_pylist()
+    return [_reject(row) for row in sorted(found, key=lambda row: row["_batch"])]
 
 
 def newest_rejects(rejects: DeltaTable, reason: str | None) -> Iterator[Reject]:

@@ -1,0 +1,184 @@
+"""`tidemark rejects`: the rows that a pipeline rejected, by reason, with their text and place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemark.cli.console import (
+    facts_table,
+    print_documents,
+    report_console,
+    report_table,
+    shortened,
+)
+from tidemark.cli.help import Group
+from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.has_run import check_has_run
+from tidemark.storage.lease.files import time_text
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from tidemark.page.rejects import ReasonOfRejects, Reject
+
+rejects = typer.Typer(
+    cls=Group,
+    help="The rejects of a pipeline: rows that it did not accept, and why.",
+    no_args_is_help=True,
+)
+
+Reason = Annotated[
+    str | None,
+    typer.Option(metavar="REASON", show_default=False, help="Only those of one reason."),
+]
+# In a table; `show` and `export` have all of it.
+_LONGEST = 160
+_NONE = "–"
+
+
+@rejects.command("list")
+def list_rejects(
+    pipeline: PipelineName,
+    reason: Reason = None,
+    last: Annotated[int, typer.Option(metavar="N", min=0, help="The newest ones shown.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    settings: SettingsFile = None,
+) -> None:
+    """List how many there are of each reason, and the newest ones."""
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from itertools import islice
+
+    from tidemark.page.rejects import newest_rejects, reasons_of
+
+    table = _table(pipeline, settings)
+    by_reason = reasons_of(table)
+    _check_reason(reason, [one.reason for one in by_reason])
+    newest = list(islice(newest_rejects(table, reason), last))
+    if json:
+        reasons = [{"reason": one.reason, "rejects": one.rejects} for one in by_reason]
+        print_documents([{"reasons": reasons, "newest": [one.facts() for one in newest]}])
+        return
+    print_rejects(by_reason, newest)
+
+
+@rejects.command("show")
+def show_reject(
+    pipeline: PipelineName,
+    reject: Annotated[str, typer.Argument(metavar="ID", help="The id of a reject.")],
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show one reject: why, where it is in the source, and its text as it was read."""
+    from tidemark.page.rejects import rejects_of_id
+
+    found = rejects_of_id(_table(pipeline, settings), reject)
+    if not found:
+        raise typer.BadParameter(
+            f"No reject of {pipeline} has the id {reject}. `tidemark rejects list {pipeline}` "
+            "names those of the newest ones, and `export` has all.",
+            param_hint="ID",
+        )
+    if json:
+        print_documents([one.facts() for one in found])
+        return
+    for one in found:
+        print_reject(one)
+
+
+@rejects.command()
+def export(
+    pipeline: PipelineName,
+    reason: Reason = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="A new file; stdout without it."),
+    ] = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Write the rejects as JSON lines: id, reason, detail, event time, place, and the raw text."""
+    from tidemark.page.rejects import newest_rejects, reasons_of
+
+    table = _table(pipeline, settings)
+    _check_reason(reason, [one.reason for one in reasons_of(table)])
+    lines = (one.line() for one in newest_rejects(table, reason))
+    if out is None:
+        for line in lines:
+            print(line)
+        return
+    number = 0
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                number += 1
+    except FileExistsError:
+        raise typer.BadParameter(
+            f"{out} is there already, and nothing was written to it.", param_hint="--out"
+        ) from None
+    print(f"{number:,} rejects written to {out}")
+
+
+def print_rejects(by_reason: Sequence[ReasonOfRejects], newest: Sequence[Reject]) -> None:
+    """A table of the reasons, and one of some rejects, their texts shortened."""
+    console = report_console()
+    if not by_reason:
+        console.print("No row is rejected.")
+        return
+    reasons = report_table("reason", ">rejects", "first read", "last read")
+    for one in by_reason:
+        times = time_text(one.first_read), time_text(one.last_read)
+        reasons.add_row(one.reason, f"{one.rejects:,}", *times)
+    console.print(reasons)
+    if newest:
+        console.print()
+        rows = report_table("id", "reason", "~detail", "place", "raw")
+        for reject in newest:
+            detail, raw = reject.detail or "", reject.raw or ""
+            texts = shortened(detail, _LONGEST), _place_text(reject.place), shortened(raw, _LONGEST)
+            rows.add_row(reject.id or _NONE, reject.reason, *texts)
+        console.print(rows)
+
+
+def print_reject(reject: Reject) -> None:
+    """All of one reject: its facts, and below them its text as it was read."""
+    times = {"event time": reject.event_time, "read at": reject.read_at}
+    facts = {
+        "id": reject.id or _NONE,
+        "reason": reject.reason,
+        "detail": reject.detail or _NONE,
+        "place": _place_text(reject.place),
+        **{name: _NONE if at is None else time_text(at) for name, at in times.items()},
+    }
+    if reject.raw_bytes is not None:
+        facts["raw bytes"] = reject.raw_bytes.hex(" ")
+    console = report_console()
+    console.print(facts_table(facts))
+    if reject.raw is not None:
+        console.print(reject.raw)
+
+
+def _table(pipeline: str, settings: Path | None) -> DeltaTable:
+    from tidemark.storage.warehouse import Warehouse
+
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    check_has_run(found, loaded, "show")
+    return Warehouse.of(found.name, loaded).rejects.existing()
+
+
+def _check_reason(reason: str | None, known: list[str]) -> None:
+    if reason is not None and reason not in known:
+        there = f"There are: {', '.join(known)}." if known else "No row is rejected."
+        raise typer.BadParameter(
+            f"No reject has the reason {reason!r}. {there}", param_hint="--reason"
+        )
+
+
+def _place_text(place: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in place.items())

@@ -1,0 +1,93 @@
+"""`tidemark rejects`: what was rejected, by reason, one by one, and as lines of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.kit.running import Place
+from tests.kit.windows import at
+from tests.page.world import accepted, rejected
+from tidemark.cli.main import app
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.write_file()
+    accepted(place, 0, (at(10), "a", 1))
+    rejected(place, 0, ("malformed", "{oops", 3), ("future", "{}", 9))
+    rejected(place, 1, ("malformed", "no", 4))
+    return place
+
+
+def asked(place: Place, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["rejects", *arguments], env=place.variables)
+
+
+def test_the_reasons_are_listed_with_their_numbers_and_the_newest_rejects(place: Place) -> None:
+    shown = asked(place, "list", place.name).stdout
+    malformed, future, *rows = [one for one in shown.splitlines() if "20" in one or "=" in one]
+    assert malformed.split()[:2] == ["malformed", "2"]
+    assert future.split()[:2] == ["future", "1"]
+    assert sorted(row.split()[0] for row in rows) == ["0-3", "0-9", "1-4"]
+    assert rows[0].split()[0] == "1-4"
+    assert "file=landing/a.json, place=4" in rows[0]
+    (document,) = json.loads(
+        asked(place, "list", place.name, "--reason", "future", "--json").stdout
+    )
+    assert document["reasons"] == [
+        {"reason": "malformed", "rejects": 2},
+        {"reason": "future", "rejects": 1},
+    ]
+    assert [one["id"] for one in document["newest"]] == ["0-9"]
+
+
+def test_one_is_shown_with_its_place_and_its_text(place: Place) -> None:
+    shown = asked(place, "show", place.name, "0-3").stdout
+    assert "found {oops" in shown
+    assert "file=landing/a.json, place=3" in shown
+    assert shown.splitlines()[-1] == "{oops"
+    unknown = asked(place, "show", place.name, "7-7")
+    assert unknown.exit_code == 2
+    assert "has the id 7-7" in " ".join(unknown.stderr.split())
+
+
+def test_all_are_exported_as_lines_with_their_ids_and_no_file_is_written_over(
+    place: Place, tmp_path: Path
+) -> None:
+    lines = asked(place, "export", place.name).stdout.splitlines()
+    found = {one["id"]: (one["reason"], one["raw"], one["place"]) for one in map(json.loads, lines)}
+    assert found == {
+        "0-3": ("malformed", "{oops", {"file": "landing/a.json", "place": 3}),
+        "0-9": ("future", "{}", {"file": "landing/a.json", "place": 9}),
+        "1-4": ("malformed", "no", {"file": "landing/a.json", "place": 4}),
+    }
+    out = tmp_path / "rejects.jsonl"
+    written = asked(place, "export", place.name, "--reason", "malformed", "--out", str(out))
+    assert written.stdout.startswith("2 rejects written to ")
+    before = out.read_text("utf-8")
+    assert {json.loads(one)["id"] for one in before.splitlines()} == {"0-3", "1-4"}
+    again = asked(place, "export", place.name, "--out", str(out))
+    assert again.exit_code == 2
+    assert out.read_text("utf-8") == before
+
+
+@pytest.mark.parametrize("command", ["list", "export"])
+def test_a_reason_that_no_reject_has_is_refused_with_those_that_there_are(
+    place: Place, command: str
+) -> None:
+    refused = asked(place, command, place.name, "--reason", "jump")
+    assert refused.exit_code == 2
+    assert "There are: malformed, future." in " ".join(refused.stderr.replace("│", "").split())
+
+
+def test_before_the_first_run_there_are_none_to_list(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write_file()
+    early = asked(place, "list", place.name)
+    assert early.exit_code == 1
+    assert "has not run yet" in early.stderr
