@@ -42,7 +42,7 @@ class Reject:
     read_at: datetime | None
 
     def facts(self) -> dict[str, Any]:
-        """As JSON has it; `raw_base64` are the bytes of a line that is no UTF-8."""
+        """The reject as JSON has it; `raw_base64` are a line's bytes where they are no UTF-8."""
         found = {
             "id": self.id,
             "reason": self.reason,
