@@ -22,6 +22,7 @@ from pyspark.sql import types as T
 
 from tests.kit.killed import killed
 from tests.kit.windows import Windows, at, window
+from tests.storage.s3 import copy_to_store, s3_server
 from tidemark.errors import StorageUnavailable, ViewBroken
 from tidemark.gold.views import write_view
 from tidemark.pipeline.model import View
@@ -351,3 +352,23 @@ def test_a_view_whose_log_is_damaged_is_told_how_it_comes_back(shown: Shown) -> 
     shutil.rmtree(shown.place.uri)
     shown.write()
     shown.check()
+
+
+@pytest.mark.slow
+def test_a_view_on_object_storage_follows_its_gold_as_one_on_a_disk(tmp_path: Path) -> None:
+    windows = windows_at(tmp_path)
+    here = Shown(windows, "first")
+    with s3_server() as options:
+        gold, there = (TablePlace(f"s3://lake/{name}", options) for name in ("gold", "first"))
+        for day, total in ((1, 5), (2, 7), (1, 9)):
+            windows.change(window(at(8, day=day), key="a", total=total), batch=total)
+            windows.publish_at(at(0, day=day))
+            copy_to_store(Path(windows.gold_uri), gold.uri, options)
+            here.write()
+            write_view(windows.operator.table, here.view, gold, there)
+            here.check()
+            found, expected = (
+                sorted(map(repr, pa.table(one.to_pyarrow_table()).to_pylist()))
+                for one in (there.existing(), here.table)
+            )
+            assert found == expected

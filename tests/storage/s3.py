@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 
+from tidemark.storage.files import write_bytes
+
 MOTO = Path(__file__).with_name("atomic_moto.py")
 
 
@@ -51,3 +53,10 @@ def make_bucket(url: str) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def copy_to_store(folder: Path, uri: str, options: dict[str, str]) -> None:
+    """Put all files below a folder where a URI of the store says, by the same names."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".crc":
+            write_bytes(f"{uri}/{path.relative_to(folder).as_posix()}", path.read_bytes(), options)

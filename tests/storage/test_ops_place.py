@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.kit.killed import Killed, killed
 from tests.ledger.test_ledger_races import at_once
+from tests.storage.s3 import copy_to_store, s3_server
 from tidemark.errors import DataDamaged
 from tidemark.storage.delta.create import PROPERTIES
 from tidemark.storage.delta.ops import append_once, ensure_ops_table, removed_name
@@ -179,3 +180,26 @@ def test_two_processes_that_move_at_once_make_one_table_and_lose_nothing(tmp_pat
     for copy in (tmp_path / "copies").iterdir():
         queries = DeltaTable(place_of(copy).uri).to_pyarrow_table().column("query")
         assert sorted(queries.to_pylist()) == ["one", *(f"query {n}" for n in range(3)), "two"]
+
+
+@pytest.mark.slow
+def test_rows_of_a_shared_table_on_object_storage_move_as_those_on_a_disk(tmp_path: Path) -> None:
+    share(tmp_path, 3, "clicks", "words")
+    with s3_server() as options:
+        copy_to_store(tmp_path / "ops", "s3://lake/ops", options)
+        place = OpsPlace(
+            "s3://lake/clicks/ops/ledger",
+            options,
+            pipeline="clicks",
+            shared="s3://lake/ops/ledger",
+        )
+        before = rows_of(place.open())
+        for batch in (3, 1):
+            row = {"pipeline": "clicks", "query": f"query {batch}", "batch": batch}
+            append_once(place, SCHEMA, "", [(f"clicks/query {batch}", batch, row)])
+        # The third was written by nobody, the first is known by the transaction that came along.
+        assert rows_of(place.own.open()) == [*before, ("clicks", "query 3", 3)]
+        assert place.own.existing().to_pyarrow_table().num_rows == 4
+        assert place.former.existing().transaction_version(moved_name("clicks")) is not None
+        of_words = [("words", f"query {number}", number) for number in range(3)]
+        assert rows_of(place.former.open(), "words") == of_words
