@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,10 +44,10 @@ class Services:
             raise DemoFailed(self._died("migrate"))
         del self._running["migrate"]
 
-    def start(self) -> None:
+    def start(self, names: Iterable[str] = tuple(SERVICES)) -> None:
         """Start the services; they take a while until they answer."""
-        for name, command in SERVICES.items():
-            self._start(name, command)
+        for name in names:
+            self._start(name, SERVICES[name])
 
     def crash(self, name: str) -> None:
         """Kill a service at once, and start it again; what it had started is left alone."""

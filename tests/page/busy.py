@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.kit.running import Place, clicks
 from tests.kit.windows import millis, window
-from tests.runs.pipelines import TABLE, begun, bronze, checked
+from tests.page.world import accepted
+from tests.runs.pipelines import TABLE, begun, checked
 from tidemark.gold.pins import Late
 from tidemark.ledger.ledger import INGEST, LedgerLine, write_ledger
 from tidemark.runs.recorded_runs import record_run
@@ -31,7 +32,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
     (root / "landing").mkdir(parents=True)
     place.write_file()
     windows, draw = place.windows(), random.Random(7)
-    bronze(place, first)
+    accepted(place, 0, (first, KEYS[0], 1))
     totals: Counter[tuple[datetime, str]] = Counter()
     closed = before = None
     newest = first
@@ -84,7 +85,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
         )  # fmt: skip
         write_ledger(place.warehouse.ledger, place.name, run, millis(begins), [line], begins)
         before = watermark
-    bronze(place, newest)
+    accepted(place, runs, (newest, KEYS[0], 1))
     begun(place)
     checked(place, begins, 2_400_000)
     return place

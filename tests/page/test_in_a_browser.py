@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page.busy import make_busy
-from tests.page.world import make_world
+from tests.page.world import STORY, make_world
 from tidemark.page.local import serve_page
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ FIRST = datetime(2026, 7, 1, 4, tzinfo=UTC)
 PAGES = (
     *("", "p/orders", "p/orders/t/per_10m", "p/orders/rejects"),
     *("p/clicks", "p/clicks/t/per_10m", "p/clicks/rejects"),
+    f"p/clicks/t/per_10m/story{STORY}",
     *("p/damaged", "p/broken", "p/new", "p/nobody", "dag/another"),
 )
 LOOKS: dict[str, dict[str, Any]] = {
@@ -109,6 +110,9 @@ def test_axe_finds_nothing_and_nothing_of_a_row_is_run(
     for path in (*PAGES, "canary"):
         page.goto(base(address) + (path if path != "canary" else ""))
         page.wait_for_timeout(300)
+        if story := page.query_selector("a[data-story]"):
+            story.click()
+            page.locator("#story h2").wait_for()
         for one in page.query_selector_all("details"):
             one.evaluate("(element) => { element.open = true; }")
         if path == "canary":

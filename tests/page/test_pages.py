@@ -101,9 +101,11 @@ def test_each_command_of_a_page_can_be_typed(shown: Shown, path: str) -> None:
 def test_hostile_rows_come_whole(shown: Shown) -> None:
     assert EVIL in Read(shown("/p/clicks/rejects")).text
     assert EVIL in Read(shown("/p/clicks/t/per_10m")).text
-    table = data_of(shown("/p/clicks/t/per_10m"))["chart"]
+    table = data_of(shown("/p/clicks/t/per_10m"))
     assert EVIL in [one["label"] for one in table["keys"]]
-    assert EVIL in data_of(shown("/p/clicks/rejects"))["runs"]["reasons"]
+    assert EVIL in [
+        name for name, _, _ in data_of(shown("/p/clicks/rejects"))["charts"]["rejected"]
+    ]
 
 
 @pytest.mark.parametrize("prefix", ["", "/behind/a/proxy/tidemark"])
@@ -189,8 +191,8 @@ class _Nobody(Access):
     def sees(self, pipeline: str, dag: str | None) -> bool:
         return self.all or pipeline == self.name
 
-    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
-        return None
+    def opens(self, dag: str) -> bool:
+        return False
 
 
 def test_what_somebody_may_not_see_is_as_what_is_not_there(place: Place) -> None:

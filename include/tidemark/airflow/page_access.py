@@ -32,9 +32,8 @@ class DagAccess:
         of = dag or pipeline
         return of in self.readable if of in self.known else self.known <= self.readable
 
-    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
-        of = dag or pipeline
-        return of if of in self.readable else None
+    def opens(self, dag: str) -> bool:
+        return dag in self.readable
 
 
 def dag_access(user: Annotated[Any, Depends(get_user)]) -> DagAccess:

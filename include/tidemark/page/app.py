@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.resources import files
@@ -30,18 +28,19 @@ from tidemark.errors import GoldNotFound, RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.page import charts, texts
 from tidemark.page.corrections import MOST as MOST_CORRECTIONS
-from tidemark.page.reading import MOST_RUNS, PageReading, worst_first
-from tidemark.page.rejects import MOST_ROWS, reject_lines
+from tidemark.page.reading import MOST_RUNS, Reading
+from tidemark.page.rejects import MOST_ROWS, keys_in, reject_lines
 from tidemark.page.series import key_columns
 from tidemark.page.tables import OpenTables
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import DAG_SUFFIXES
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.status.pipeline_status import PipelineStatus
-from tidemark.runs.status.recent_runs import totals_of
+from tidemark.runs.status.pipeline_status import PipelineStatus, file_status
+from tidemark.runs.status.recent_runs import counted_once, run_of, totals_of
 from tidemark.runs.status.recorded_status import all_statuses
+from tidemark.runs.status.state import PipelineState
 from tidemark.storage.duckdb_in_utc import bound_threads
-from tidemark.storage.warehouse import Warehouse
+from tidemark.story.asked import key_text
 from tidemark.story.explain import story_of
 from tidemark.version import told_version
 
@@ -52,6 +51,8 @@ _KEY = TypeAdapter(list[str | None])
 _THREADS = 4
 _PATIENCE_SECONDS = 30
 _FRESH = timedelta(seconds=3)
+# The worst first.
+_WORST = tuple(reversed(PipelineState))
 # Of the dates of gold that a chart begins with.
 DAYS = 30
 HEADERS = {
@@ -77,8 +78,8 @@ class Access(Protocol):
     def sees(self, pipeline: str, dag: str | None) -> bool:
         """May they see this pipeline? `dag` is the Dag that its last run noted."""
 
-    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
-        """The Dag of it that they can go to from here; None where there is none."""
+    def opens(self, dag: str) -> bool:
+        """Can they go to this Dag from here?"""
 
 
 class Everything:
@@ -87,16 +88,8 @@ class Everything:
     def sees(self, pipeline: str, dag: str | None) -> bool:
         return True
 
-    def dag_of(self, pipeline: str, dag: str | None) -> str | None:
-        return None
-
-
-@dataclass
-class _Overview:
-    """What all pipelines' status was a moment ago: who asks meanwhile gets the same."""
-
-    at: datetime | None = None
-    statuses: tuple[PipelineStatus, ...] = ()
+    def opens(self, dag: str) -> bool:
+        return False
 
 
 def page_app(
@@ -150,7 +143,8 @@ class _Page:
         self, settings: Callable[[], Settings], now: Callable[[], datetime], login: str | None
     ) -> None:
         self._settings, self._now, self._login = settings, now, login
-        self._tables, self._overview, self._lock = OpenTables(), _Overview(), Lock()
+        self._tables, self._lock = OpenTables(), Lock()
+        self._overview: tuple[datetime | None, tuple[PipelineStatus, ...]] = (None, ())
         self._pool = ThreadPoolExecutor(_THREADS, "tidemark-page")
         self._templates = Environment(
             loader=PackageLoader("tidemark.page"),
@@ -178,10 +172,6 @@ class _Page:
             first = str(error).partition("\n")[0]
             raise HTTPException(500, f"{type(error).__name__}: {first}") from error
 
-    @property
-    def _reading(self) -> PageReading:
-        return PageReading(self._settings(), self._tables)
-
     def _html(self, template: str, up: str, code: int = 200, **values: Any) -> HTMLResponse:
         values |= {"up": up, "now": self._now(), "code": code}
         text = self._templates.get_template(template).render(values)
@@ -194,71 +184,78 @@ class _Page:
         """The pipelines of a Dag, as Airflow asks for its tab: of any Dag, and as anybody."""
         dag = asked["dag"]
         name = next((dag.removesuffix(end) for end in DAG_SUFFIXES if dag.endswith(end)), dag)
-        reading = self._reading
-        if reading.file_of(name) is not None and let.sees(name, reading.dag(name)):
+        reading = Reading(name, self._settings(), self._tables)
+        if reading.file is not None and let.sees(name, reading.dag):
             return RedirectResponse(f"../p/{name}", 303)
         return self._list([one for one in self._statuses(let) if dag == _dag(one)], "../", dag)
 
     def _list(self, shown: Sequence[PipelineStatus], up: str, dag: str | None = None) -> Response:
-        rows = [(one, charts.bars_of(one.runs), totals_of(one.runs)) for one in worst_first(shown)]
+        in_order = sorted(shown, key=lambda one: (_WORST.index(one.state), one.name))
+        rows = [(one, charts.bars_of(one.runs), totals_of(one.runs)) for one in in_order]
         folder = self._settings().pipelines
         return self._html("overview.html", up, rows=rows, folder=folder, dag=dag)
 
     def _statuses(self, let: Access) -> list[PipelineStatus]:
-        reading = self._reading
         with self._lock:
-            now, held = self._now(), self._overview
-            if held.at is None or not timedelta() <= now - held.at < _FRESH:
-                held.statuses, held.at = all_statuses(reading.settings, now), now
-        return [one for one in held.statuses if let.sees(one.name, _dag(one))]
+            # Who asks a moment later gets the same.
+            now, (at, statuses) = self._now(), self._overview
+            if at is None or not timedelta() <= now - at < _FRESH:
+                statuses = all_statuses(self._settings(), now)
+                self._overview = now, statuses
+        return [one for one in statuses if let.sees(one.name, _dag(one))]
 
-    def _seen(self, let: Access, asked: Asked) -> tuple[PageReading, str, str | None]:
-        """The pipeline, and the Dag of it that they can go to. 404 where it is not to be seen: as
-        where it is not."""
-        reading, name = self._reading, asked["name"]
-        known = reading.file_of(name) is not None
-        dag = reading.dag(name) if known else None
-        if not known or not let.sees(name, dag):
-            raise HTTPException(404, f"There is no pipeline {name} that you can see.")
-        return reading, name, let.dag_of(name, dag)
+    def _seen(self, let: Access, asked: Asked) -> Reading:
+        """404 where it is not to be seen: as where it is not."""
+        reading = Reading(asked["name"], self._settings(), self._tables)
+        if reading.file is None or not let.sees(reading.name, reading.dag):
+            raise HTTPException(404, f"There is no pipeline {reading.name} that you can see.")
+        return reading
 
     def pipeline(self, let: Access, asked: Asked) -> Response:
-        reading, name, dag = self._seen(let, asked)
-        status = reading.status(name, self._now())
-        assert status is not None
-        view, loaded = reading.pipeline_view(status), reading.pipeline(name)
-        tables = list(loaded.tables) if loaded else []
+        reading = self._seen(let, asked)
+        assert reading.file is not None
+        pipeline, rows = reading.pipeline, reading.runs()
+        tables = list(pipeline.tables) if pipeline else []
         drawn = asked["table"] if asked.get("table") in tables else next(iter(tables), None)
-        corrections = view.corrections.get(drawn or "", ())
+        marked = reading.corrections(pipeline, drawn) if pipeline and drawn else ()
+        runs = counted_once([run_of(row) for row in rows])
+        verdicts, sizes = reading.state()
         return self._html(
-            "pipeline.html", "../", status=status, view=view, pipeline=loaded, table=drawn,
-            charts=charts.run_charts(view.runs, drawn, corrections),
-            dag=dag, settings=reading.settings, most=MOST_CORRECTIONS,
+            "pipeline.html", "../", pipeline=pipeline, table=drawn, let=let, runs=runs,
+            status=file_status(reading.file, reading.settings, self._now()), verdicts=verdicts,
+            dag=reading.dag or reading.name,
+            charts=charts.run_charts(rows[::-1], runs[::-1], sizes, drawn, marked),
+            docs=reading.docs(), ledger=reading.ledger(), settings=reading.settings,
+            is_cut=len(marked) >= MOST_CORRECTIONS, marked=len(marked), faults=reading.faults,
         )  # fmt: skip
 
-    def _table(self, let: Access, asked: Asked) -> tuple[PageReading, Pipeline, str]:
-        reading, name, _ = self._seen(let, asked)
-        pipeline, table = reading.pipeline(name), asked["table"]
+    def _table(self, let: Access, asked: Asked) -> tuple[Reading, Pipeline, str]:
+        reading, table = self._seen(let, asked), asked["table"]
+        pipeline = reading.pipeline
         if pipeline is None:
-            raise HTTPException(409, f"The file of {name} cannot be used; its page says why.")
+            raise HTTPException(
+                409, f"The file of {reading.name} cannot be used; its page says why."
+            )
         if table not in pipeline.tables:
-            raise HTTPException(404, f"{name} has no table {table}.")
+            raise HTTPException(404, f"{reading.name} has no table {table}.")
         return reading, pipeline, table
 
     def table(self, let: Access, asked: Asked) -> Response:
         reading, pipeline, table = self._table(let, asked)
-        name, find = pipeline.name, asked.get("find", "")[:200]
+        find = asked.get("find", "")[:200]
         days = int(asked["days"]) if re.fullmatch(r"[1-9]\d{0,3}", asked.get("days", "")) else DAYS
-        view = reading.table_view(pipeline, table, asked.get("measure", ""), find, days)
-        places = Warehouse.of(name, reading.settings).places
-        drawn = None
-        if view.series is not None and view.measure is not None:
-            drawn = charts.series_chart(view.series, view.measure, view.closed_to, view.corrections)
+        columns, closed_to, numbers = reading.gold(pipeline, table) or ([], None, ())
+        corrections = reading.corrections(pipeline, table)
+        measure = asked.get("measure", "")
+        measure = measure if measure in numbers else next(iter(numbers), "")
+        series = reading.series(pipeline, table, measure, find, days) if measure else None
         return self._html(
-            "table.html", "../../../", name=name, table=table, of=pipeline.tables[table],
-            pipeline=pipeline, view=view, chart=drawn, find=find, days=days, places=places,
-            keys=key_columns(operator_of(pipeline, table)), most=MOST_CORRECTIONS,
-            lookups=pipeline.lookups_of(table),
+            "table.html", "../../../", pipeline=pipeline, table=table, of=pipeline.tables[table],
+            columns=columns, closed_to=closed_to, numbers=numbers, measure=measure, series=series,
+            chart=charts.with_corrections(series, measure, corrections) if series else None,
+            corrections=corrections, checks=reading.checks(table), faults=reading.faults,
+            find=find, days=days, places=reading.warehouse.places, most=MOST_CORRECTIONS,
+            keys=key_columns(operator_of(pipeline, table)), lookups=pipeline.lookups_of(table),
         )  # fmt: skip
 
     def story(self, let: Access, asked: Asked) -> Response:
@@ -274,43 +271,39 @@ class _Page:
             raise HTTPException(400, f"No row can be told by that: {error}") from error
         except (GoldNotFound, RowUnclear) as error:
             raise HTTPException(404, str(error)) from error
-        told = [
-            part
-            for name, of in key.items()
-            for part in ("--key", f"{name}:null" if of is None else f"{name}={of}")
-        ]
         at = f"{found.window_start:%Y-%m-%dT%H:%M:%SZ}"
-        line = shlex.join(["tidemark", "explain", pipeline.name, table, "--window", at, *told])
+        line = f"tidemark explain {pipeline.name} {table} --window {at} {key_text(key)}".rstrip()
         return self._html("story.html", "../../../../", story=found, command=line)
 
     def rejects(self, let: Access, asked: Asked) -> Response:
-        reading, name, _ = self._seen(let, asked)
-        reason = asked.get("reason", "")
-        view = reading.rejects_view(name, reason or None)
+        reading, reason = self._seen(let, asked), asked.get("reason", "")
+        counts, pipeline = reading.rejected(), reading.pipeline
+        examples = [
+            (one, keys_in(one.raw, pipeline) if pipeline else {})
+            for one in reading.examples(reason or None)
+        ]
         return self._html(
-            "rejects.html", "../../", name=name, reason=reason, view=view, most=MOST_ROWS,
-            totals=charts.totals(view.counts), chart=charts.reject_chart(view.counts, MOST_RUNS),
+            "rejects.html", "../../", name=reading.name, reason=reason, examples=examples,
+            totals=charts.totals(counts), chart=charts.reject_chart(counts, MOST_RUNS),
+            faults=reading.faults, most=MOST_ROWS,
         )  # fmt: skip
 
     def download(self, let: Access, asked: Asked) -> Response:
-        reading, name, _ = self._seen(let, asked)
-        lines = reject_lines(reading.rejects(name, asked.get("reason") or None))
+        reading = self._seen(let, asked)
         headers = {
-            "Content-Disposition": f'attachment; filename="{name}-rejects.jsonl"',
+            "Content-Disposition": f'attachment; filename="{reading.name}-rejects.jsonl"',
             "Cache-Control": "no-store",
         }
+        lines = reject_lines(reading.all_rejects(asked.get("reason") or None))
         return StreamingResponse(lines, media_type="application/jsonlines", headers=headers)
 
     async def refused(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, StarletteHTTPException)
-        return self._told(request, error.status_code, str(error.detail), error.headers)
-
-    def _told(self, request: Request, status: int, why: str, headers: Any) -> Response:
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         up = "../" * max(path.count("/") - 1, 0)
-        login = f"{up}../{self._login}" if self._login and status == 401 else None
-        response = self._html("refused.html", up, status, why=why, login=login)
-        response.headers.update(headers or {})
+        login = f"{up}../{self._login}" if self._login and error.status_code == 401 else None
+        response = self._html("refused.html", up, error.status_code, why=error.detail, login=login)
+        response.headers.update(error.headers or {})
         return response
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from tidemark.judge.json_text import NotAnObject, object_decoder, parse_object
+from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -24,6 +26,8 @@ _OWN = ("_batch", "_batch_time")
 # Lines may be large.
 _AT_ONCE = 500
 _MOST_FILES = 64
+# A line that is longer is not looked into for its keys.
+_LONGEST_LINE = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,26 @@ def newest_rejects(rejects: DeltaTable, reason: str | None) -> Iterator[Reject]:
         for part in rows.to_batches(filter=asked, batch_size=_AT_ONCE):
             yield from map(_reject, part.to_pylist())
         first, number = first + number, min(2 * number, _MOST_FILES)
+
+
+def keys_in(raw: str | None, pipeline: Pipeline) -> dict[str, Any]:
+    """What a rejected line says of the columns that the pipeline's tables group by, as it stands
+    there: nothing is judged. None of it where the line is no object."""
+    if raw is None or len(raw) > _LONGEST_LINE:
+        return {}
+    try:
+        _, fields = parse_object(raw.encode(), object_decoder(dict))
+    except (NotAnObject, ValueError, RecursionError):
+        return {}
+    found = {}
+    for name in dict.fromkeys(n for table in pipeline.tables.values() for n in table.group_by):
+        if column := pipeline.source.columns.get(name):
+            value: Any = fields
+            for part in column.path(name):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is not None and not isinstance(value, dict | list):
+                found[name] = value.decode() if isinstance(value, bytes) else value
+    return found
 
 
 def reject_lines(rejects: Iterator[Reject]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -24,37 +23,6 @@ MOST_KEYS = 6
 MOST_POINTS = 10_000
 # Of gold's newest dates as many are read as have about so many rows.
 _ROWS = 400_000
-
-
-@dataclass(frozen=True)
-class ChartPoint:
-    """A window of a key. `start` is in seconds since 1970, UTC; `value` None: null, or no number
-    that can be drawn."""
-
-    start: float
-    value: float | None
-    status: str
-
-
-@dataclass(frozen=True)
-class KeySeries:
-    """The points of one key, the oldest first. `key` has the values that tell it, as text."""
-
-    key: tuple[str | None, ...]
-    points: tuple[ChartPoint, ...]
-
-
-@dataclass(frozen=True)
-class Series:
-    """`keys` are the largest, or those that were looked for; `left_out` counts the others, of the
-    dates that were read. `days` counts these, of `all_days`; `is_cut`: older points of them are not
-    drawn."""
-
-    keys: tuple[KeySeries, ...]
-    left_out: int
-    days: int
-    all_days: int
-    is_cut: bool
 
 
 def numbers_of(gold: DeltaTable, operator: Operator) -> tuple[str, ...]:
@@ -86,13 +54,21 @@ def key_texts(operator: Operator, relation: str) -> str:
     return f"[{texts}]::VARCHAR[]"
 
 
-def series_of(gold: DeltaTable, operator: Operator, measure: str, find: str, days: int) -> Series:
-    """A number of gold's newest dates, at most `days`. `find`: only keys with this text in one of
-    their values."""
+def series_of(
+    gold: DeltaTable, operator: Operator, measure: str, find: str, days: int
+) -> dict[str, Any]:
+    """A number of gold's newest dates, at most `days`, as a chart draws it. `find`: only keys with
+    this text in one of their values.
+
+    `starts` are those of windows, in seconds since 1970, UTC. `keys` has the largest: of each a
+    `value` (None: null, or no number that can be drawn) and a `status` for each start.
+    `left_out` counts the other keys; `days` the dates that were read, of `all_days`; `is_cut`:
+    older windows of them are not drawn.
+    """
     check_keys(gold, operator)
     dates, all_days = _newest_dates(gold, days)
     if not dates:
-        return Series((), 0, 0, all_days, False)
+        return {"starts": [], "keys": {}, "left_out": 0, "days": 0, "all_days": 0, "is_cut": False}
     with duckdb_in_utc() as connection:
         connection.register("gold", dataset_of(gold, dates_predicate(dates)))
         connection.execute(
@@ -113,28 +89,31 @@ def series_of(gold: DeltaTable, operator: Operator, measure: str, find: str, day
             """,
             {"find": find, "most": MOST_KEYS},
         ).fetchall()
-        chosen = [tuple(key) for key, _ in found]
         rows = connection.execute(
             "SELECT key, start, value, status FROM shown WHERE list_contains($keys, key) "
             "ORDER BY start DESC LIMIT $most",
-            {"keys": [list(key) for key in chosen], "most": MOST_POINTS + 1},
+            {"keys": [key for key, _ in found], "most": MOST_POINTS + 1},
         ).fetchall()
-    number = found[0][1] if found else 0
-    return Series(
-        tuple(KeySeries(key, _points(rows[:MOST_POINTS], key)) for key in chosen),
-        number - len(chosen),
-        len(dates),
-        all_days,
-        len(rows) > MOST_POINTS,
-    )
-
-
-def _points(rows: Sequence[tuple[Any, ...]], key: tuple[str | None, ...]) -> tuple[ChartPoint, ...]:
-    return tuple(
-        ChartPoint(start, value if value is not None and math.isfinite(value) else None, status)
-        for of, start, value, status in reversed(rows)
-        if tuple(of) == key
-    )
+    drawn = rows[:MOST_POINTS]
+    starts = sorted({start for _, start, _, _ in drawn})
+    told = {(*key, start): (value, status) for key, start, value, status in drawn}
+    keys = {}
+    for key in (tuple(key) for key, _ in found):
+        points = [told.get((*key, start), (None, None)) for start in starts]
+        keys[key] = {
+            "label": key_text(key),
+            "key": key_json(key),
+            "value": [one if one is not None and math.isfinite(one) else None for one, _ in points],
+            "status": [status for _, status in points],
+        }
+    return {
+        "starts": starts,
+        "keys": keys,
+        "left_out": found[0][1] - len(found) if found else 0,
+        "days": len(dates),
+        "all_days": all_days,
+        "is_cut": len(rows) > MOST_POINTS,
+    }
 
 
 def _newest_dates(gold: DeltaTable, days: int) -> tuple[tuple[date, ...], int]:
