@@ -60,7 +60,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
         rejects = {
             one: draw.randint(0, 12 - 4 * at) * (not stalled) for at, one in enumerate(_REASONS)
         }
-        accepted = 0 if stalled else draw.randint(700, 1_100)
+        good = 0 if stalled else draw.randint(700, 1_100)
         told = TABLE.model_copy(
             update={
                 "watermark_before_ms": millis(before) if before else 0,
@@ -72,7 +72,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
         result = RunResult(
             pipeline=place.name, run_id=run, outcome="succeeded", held=False, trigger="scheduled",
             scheduled_at=begins, started_at=begins, ended_at=begins + timedelta(seconds=31),
-            rows=Rows(read=accepted + sum(rejects.values()), accepted=accepted, rejected=rejects),
+            rows=Rows(read=good + sum(rejects.values()), accepted=good, rejected=rejects),
             tables={"per_10m": told},
             newest_event=newest,
             seconds={"session": 6, "ingest": draw.randint(5, 9), "aggregate": draw.randint(9, 14),
@@ -80,7 +80,7 @@ def make_busy(root: Path, first: datetime, runs: int = 48) -> Place:
         )  # fmt: skip
         record_run(place.warehouse.runs, result)
         line = LedgerLine(
-            INGEST, "ingest", number, batch=number, read=result.rows.read, accepted=accepted,
+            INGEST, "ingest", number, batch=number, read=result.rows.read, accepted=good,
             rejected=sum(rejects.values()), reasons=rejects,
         )  # fmt: skip
         write_ledger(place.warehouse.ledger, place.name, run, millis(begins), [line], begins)

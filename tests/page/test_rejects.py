@@ -11,7 +11,8 @@ from tests.kit.running import Place
 from tests.page.world import rejected
 from tidemark.ledger.report import rejected_rows
 from tidemark.page import rejects
-from tidemark.page.rejects import newest_rejects, reject_lines
+from tidemark.page.rejects import keys_in, newest_rejects, reject_lines
+from tidemark.pipeline.load import find_pipeline
 
 
 @pytest.fixture
@@ -53,3 +54,18 @@ def test_the_ledger_counts_them_by_run_and_reason(place: Place) -> None:
     counts = rejected_rows(place.warehouse.ledger.existing(), place.name)
     assert {(one.run, one.rows) for one in counts} == {("run", 2), ("next", 1)}
     assert rejected_rows(place.warehouse.ledger.existing(), "another") == ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "keys"),
+    [
+        ('{"at": "yesterday", "key": "AT", "amount": "x"}', {"key": "AT"}),
+        ('{"key": 1.50}', {"key": "1.50"}),
+        ('{"key": {"a": 1}}', {}),
+        ('{"key": "AT"', {}),
+        (f'{{"key": "{"a" * 70_000}"}}', {}),
+        (None, {}),
+    ],
+)
+def test_keys_are_what_the_line_says(place: Place, raw: str | None, keys: dict[str, str]) -> None:
+    assert keys_in(raw, find_pipeline(place.name, place.settings)) == keys

@@ -219,11 +219,11 @@ function runChart(figure, { runs, times, marks }, series) {
   };
   draw(figure, {
     height: picture ? 230 : 140,
-    items: [...series.map(([label, paint]) => [label, paint, stacked ? "box" : ""]), ...(picture && marks.length ? [["corrected window", "corrected", "dot full"]] : [])],
+    items: [...series.map(([label, paint]) => [label, paint, stacked ? "box" : paint === "newest" ? "dashed" : ""]), ...(picture && marks.length ? [["corrected window", "corrected", "dot full"]] : [])],
     options: () => ({
       scales: { x: { time: false, range: [-0.5, x.length - 0.5] }, y: { time: false, range: (_, min, max) => picture ? [low - room, high + room] : [0, max > 0 ? max * 1.08 : 1] } },
       axes: [
-        axis({ size: 22, gap: 3, space: span > 86400 ? 84 : 48, incrs: [1, 2, 5, 10, 20, 50, 100], grid: { show: false }, values: (_, at) => at.map((one) => Number.isInteger(one) && times[one] != null ? short(times[one], span) : "") }),
+        axis({ size: 26, gap: 7, space: span > 86400 ? 84 : 48, incrs: [1, 2, 5, 10, 20, 50, 100], grid: { show: false }, values: (_, at) => at.map((one) => Number.isInteger(one) && times[one] != null ? short(times[one], span) : "") }),
         picture ? timeAxis(high - low, { size: high - low > 86400 ? 84 : 52, gap: 4, space: 28 }) : axis({ size: 52, gap: 4, space: 26, values: (_, at) => at.map(compact) }),
       ],
       data: [x, ...drawn.map((one) => one[2])],
