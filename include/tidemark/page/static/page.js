@@ -323,7 +323,7 @@ async function tell(address) {
   try {
     const answer = await fetch(address, { headers: { Accept: "text/html" } });
     const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-    place.replaceChildren(...($("main", read) ?? read.body).childNodes);
+    place.replaceChildren(...($("#told", read) ?? $("main", read)).childNodes);
   } catch { place.replaceChildren(made("p", "The story could not be read.", { class: "fault" })); }
   localTimes(place);
   place.tabIndex = -1;
