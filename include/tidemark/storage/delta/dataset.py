@@ -41,9 +41,15 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
     known = read(
         file_pruning_predicate=file_pruning_predicate, filesystem=_own_files(table.table_uri)
     )
+    if not isinstance(known, ds.FileSystemDataset):
+        return known
     files = pa.table(table.get_add_actions(flatten=True))
+    # Of thousands of files the predicate may leave a few, and what is told of one costs.
+    left: Any = pa.array(known.files, pa.string())
+    found = files.filter(pc.is_in(files["path"], left))
+    files = found if found.num_rows == len(left) else files
     wrong = _told_wrongly(files, known.schema)
-    if not (isinstance(known, ds.FileSystemDataset) and pc.any(wrong).as_py()):
+    if not pc.any(wrong).as_py():
         return known
     good = {*files.filter(pc.invert(wrong)).column("path").to_pylist()}
     bounds = {file["path"]: file for file in _of_numbers_and_times(files.filter(wrong), known)}
