@@ -37,6 +37,7 @@ class Sizes:
     judged_lines: int  # of each kind
     kafka: tuple[int, int]  # messages, repetitions
     pipelines: tuple[int, int]  # and runs of each
+    told_commits: int  # of a history, before a story is told
 
 
 USUAL = Sizes(
@@ -64,6 +65,7 @@ USUAL = Sizes(
     judged_lines=100_000,
     kafka=(500_000, 1),
     pipelines=(500, 200),
+    told_commits=4_320,
 )
 LONG = replace(
     USUAL,
@@ -106,4 +108,5 @@ SMALLEST = Sizes(
     judged_lines=500,
     kafka=(2_000, 1),
     pipelines=(3, 5),
+    told_commits=20,
 )

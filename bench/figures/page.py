@@ -1,5 +1,5 @@
 """Looking at many pipelines: `tidemark status` by what acts have left and by a look at everything,
-and the page, as a process that has answered before."""
+and the page, as a process that has answered before; and the story of a row amid a month's runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,37 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from matplotlib.axes import Axes
 
-from bench.contenders import NAME, OURS, Workspace, our_command, pipeline_content, write_settings
+from bench.contenders import (
+    NAME,
+    OURS,
+    TABLE,
+    Workspace,
+    our_command,
+    pipeline_content,
+    write_settings,
+)
 from bench.drawing import bars
 from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import cost_of, median, spread
 from bench.sizes import Sizes
+from tidemark.gold.checkpoints import query_checkpoint
+from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.status.recorded_status import record_status
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.notes import EmittedNote, as_metadata
 from tidemark.storage.warehouse import Warehouse
+from tidemark.story.explain import story_of
 
 _COMMAND = "from tidemark.cli.main import app; app(prog_name='tidemark')"
 _EVERY = timedelta(minutes=10)
 _LEFT, _FULL = "status", "status --full"
 _OVERVIEW, _PIPELINE = "page: all pipelines", "page: a pipeline"
+_NEWEST, _OLDEST = "story: of the newest run", "story: of a month ago"
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
         _FULL: [ask([*status, "--full"]).cpu],
     }
     found |= _pages(settings, names[0], sizes.repetitions)
+    found |= _stories(settings, names[0], sizes.told_commits, sizes.repetitions)
     return [_figure(found, number, runs)]
 
 
@@ -123,15 +138,46 @@ def _pages(settings: Path, name: str, repetitions: int) -> Mapping[str, Sequence
     return found
 
 
+def _stories(
+    settings: Path, name: str, commits: int, repetitions: int
+) -> Mapping[str, Sequence[float]]:
+    """CPU seconds of a story in this process: of a value that has so many commits after it in the
+    table's history, and of the last one. Each has a window of its own."""
+    loaded = load_settings(settings)
+    pipeline, warehouse = find_pipeline(name, loaded), Warehouse.of(name, loaded)
+    changes = warehouse.changes(TABLE, 1).existing()
+    (row,) = changes.to_pyarrow_dataset().head(1).to_pylist()
+    query = str(query_checkpoint(warehouse, TABLE, 1).query_id())
+    starts = [row["window_start"] + timedelta(days=1) + n * _EVERY for n in range(commits)]
+    for batch, start in enumerate(starts, row["batch"] + 1):
+        window = {"window_start": start, "window_end": start + _EVERY, "batch": batch}
+        rows = pa.Table.from_pylist([row | window], schema_of(changes))
+        note = as_metadata(EmittedNote(query=query, batch=batch, close_ms=0))
+        properties = CommitProperties(custom_metadata=note)
+        write_deltalake(changes, rows, mode="append", commit_properties=properties)
+    changes.create_checkpoint()
+    key, found = {"key": row["key"]}, dict[str, list[float]]()
+    for kind, start in ((_OLDEST, starts[0]), (_NEWEST, starts[-1])):
+        for number in range(1 + repetitions):
+            begin = time.process_time()
+            (value,) = story_of(pipeline, loaded, TABLE, start, key).values
+            if number:
+                found.setdefault(kind, []).append(time.process_time() - begin)
+            assert value.version is not None
+    return found
+
+
 def _figure(found: Mapping[str, Sequence[float]], number: int, runs: int) -> Figure:
+    of_one = (_PIPELINE, _OLDEST, _NEWEST)
     rows = [
-        [kind, spread(costs), f"{1000 * median(costs) / (1 if kind == _PIPELINE else number):,.1f}"]
+        [kind, spread(costs), f"{1000 * median(costs) / (1 if kind in of_one else number):,.1f}"]
         for kind, costs in found.items()
     ]
     goals = [
         Goal(f"CPU seconds of `tidemark status` of {number} pipelines", median(found[_LEFT]), 3),
         Goal("CPU seconds of the page of all of them, warm", median(found[_OVERVIEW]), 1),
         Goal("CPU seconds of a pipeline's page, warm", median(found[_PIPELINE]), 0.2),
+        Goal("CPU seconds of a story of a month ago", median(found[_OLDEST]), 0.6),
     ]
 
     def draw(axes: Axes) -> None:
@@ -140,7 +186,8 @@ def _figure(found: Mapping[str, Sequence[float]], number: int, runs: int) -> Fig
     told = [
         f"{number} pipelines with {runs} runs each: copies of one that ran. `status` tells what "
         "the last act on each has left, after a look whether that holds; `--full` opens the tables "
-        "and checkpoints of each, as versions before did. Of commands the whole process."
+        "and checkpoints of each, as versions before did. Of commands the whole process. "
+        "Stories are told in a process that has told one before."
     ]
     columns = ("what", "CPU, s", "of each pipeline, ms")
     return Figure(
