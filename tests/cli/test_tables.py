@@ -334,7 +334,7 @@ def of_a_story(of: Drawn) -> None:
         "bronze", of.number, of.time, of.time, of.number, ((of.name[-39:], of.number),), 0, (), 0,
         (row,), (row,),
     )  # fmt: skip
-    rejected = RejectedRow(of.name, "", of.name[:120], of.time, place, 1, of.time, of.name, None)
+    rejected = RejectedRow(of.time, place, 1, of.time, of.name, of.name, "", of.name[:120], None)
     value = RowValue(
         {of.name: of.number}, of.number, "stream", of.name, 1, 1, 1, of.time, undone="x"
     )

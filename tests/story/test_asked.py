@@ -15,7 +15,7 @@ from tidemark.errors import RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.story.asked import Asked, key_of, key_text, row_asked
+from tidemark.story.asked import Asked, key_of, row_asked, row_options
 
 DAY = datetime(2026, 7, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -50,7 +50,8 @@ def test_keys_are_told_as_text_and_null_by_its_name() -> None:
     told = ["spotId=11", "agent=", "city:null", "text=a=b:null"]
     found = {"spotId": "11", "agent": "", "city": None, "text": "a=b:null"}
     assert key_of(told) == found
-    assert key_text({"spotId": 11, "city": None}) == "--key spotId=11 --key city:null"
+    options = "--window 2026-07-01T00:00:00Z --key spotId=11 --key city:null --key 'a=b c'"
+    assert row_options(DAY, {"spotId": 11, "city": None, "a": "b c"}) == options
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from tidemark.pipeline.model import FilesSource
 from tidemark.sources.formats.formats import slices_of
 from tidemark.storage.files import stat_files
 from tidemark.story import lines
-from tidemark.story.lines import Lines
-from tidemark.story.story import BronzeRow, RowPlace
+from tidemark.story.lines import row_places
+from tidemark.story.story import RowPlace
 
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(hours=1)
@@ -28,15 +29,16 @@ def source() -> FilesSource:
     return found
 
 
-def row(file: Path, place: int | None, read_at: datetime | None = LATER) -> BronzeRow:
-    origin = {"_file": f"file://{file}", "_place": place}
-    return BronzeRow(NOW, RowPlace(origin), 0, read_at, None, None, {})
+def row(
+    file: Path, place: int | None, read_at: datetime | None = LATER
+) -> tuple[dict[str, Any], datetime | None]:
+    return {"_file": f"file://{file}", "_place": place}, read_at
 
 
-def told(*rows: BronzeRow) -> list[RowPlace]:
-    found = Lines(source(), {})
-    found.ask(rows)
-    return [one.place for one in found.told(rows)]
+def told(*rows: tuple[dict[str, Any], datetime | None]) -> list[RowPlace]:
+    found = row_places(source(), {}, *zip(*rows, strict=True))
+    assert [one.origin for one in found] == [origin for origin, _ in rows]
+    return found
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import Place
-from tidemark.story.runs_known import KnownPublish, RunsKnown
+from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
 from tidemark.story.values import judged
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 
 
-class Known(RunsKnown):
+class Known(KnownRuns):
     """Runs of which all have a row."""
 
     def started(self, run: str | None) -> datetime | None:
         return NOW
 
-    unknown = False  # type: ignore[assignment]
+    publishes = ()  # type: ignore[assignment]
 
 
 STEPS = st.lists(

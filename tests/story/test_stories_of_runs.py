@@ -18,11 +18,11 @@ import tidemark
 from tests.end_to_end.generations import migrated, table
 from tests.kit.rewinding import rewound
 from tests.kit.running import Place, clicks, succeed
+from tidemark.cli.explain import checked_by
 from tidemark.cli.main import app
 from tidemark.errors import FAILED, SUCCESS
 from tidemark.recompute.audit_result import AuditResult, TableAudit
 from tidemark.recompute.differences import Differences, Example
-from tidemark.story.checked import checked_by
 from tidemark.story.explain import story_of
 from tidemark.story.story import RowValue, Story, story_document
 
@@ -262,6 +262,26 @@ def test_a_check_says_of_the_row_what_an_audit_found_of_it_and_no_more(ran: Plac
         "equal": True, "not compared": None, "this": False, "another": True, "many": None,
     }  # fmt: skip
     assert "Gold has events=5; bronze gives nothing" in found["this"].said
+
+
+@pytest.mark.process
+def test_with_check_spark_says_that_gold_is_what_bronze_gives_or_else_what_that_is(
+    ran: Place,
+) -> None:
+    place = ran.again()
+    checked = ("--key", "key=a", "--check", "--master", "local[1]")
+    equal = explained(place, *checked)
+    assert equal.exit_code == SUCCESS, equal.output
+    assert "Gold equals bronze in all 1 rows that start when it does." in equal.stdout
+    changed = "key = 'a' AND rows = 5"
+    place.warehouse.gold(TABLE).existing().update({"amount": "99"}, predicate=changed)
+    differs = explained(place, *checked, "--json")
+    assert differs.exit_code == FAILED, differs.output
+    (document,) = json.loads(differs.stdout)
+    assert document["gold"]["amount"] == 99
+    said = document["checked"]
+    assert said["equal"] is False
+    assert re.search(r"Gold has .*amount=99.*; bronze gives .*amount=5.*", said["said"])
 
 
 def test_a_story_of_a_warehouse_without_the_facts_of_this_version_says_less(ran: Place) -> None:

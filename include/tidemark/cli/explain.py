@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,14 +12,14 @@ from tidemark.cli.options import Master, PipelineName, SettingsFile
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
 if TYPE_CHECKING:
+    from tidemark.recompute.audit_result import AuditResult
     from tidemark.story.story import CheckedRow, Story
 
 
@@ -61,6 +60,7 @@ def explain(
 
     from tidemark.cli.console import print_documents
     from tidemark.cli.explain_report import print_story
+    from tidemark.recompute.audit_result import AuditResult
     from tidemark.story.asked import key_of
     from tidemark.story.explain import story_of
     from tidemark.story.story import story_document
@@ -74,7 +74,18 @@ def explain(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if check:
-        story = replace(story, checked=_checked(story, found, pipeline, loaded, settings, master))
+        run_id = manual_run_id(datetime.now(UTC), AuditRequest.kind)
+        request = AuditRequest(
+            pipeline=pipeline,
+            settings=settings,
+            run_id=run_id,
+            result=Places(loaded.root, found.name).result(run_id),
+            table=table,
+            start=story.window_start,
+            end=story.window_start + timedelta(microseconds=1),
+        )
+        audit = run_job(AuditResult, request, loaded, master)
+        story = replace(story, checked=checked_by(audit, story))
     if json:
         print_documents([story_document(story)])
     else:
@@ -83,26 +94,32 @@ def explain(
         raise typer.Exit(FAILED)
 
 
-def _checked(
-    story: Story,
-    pipeline: Pipeline,
-    named: str,
-    loaded: Settings,
-    settings: Path | None,
-    master: str,
-) -> CheckedRow:
-    """What an audit of the windows that start with the row says of it."""
-    from tidemark.recompute.audit_result import AuditResult
-    from tidemark.story.checked import checked_by
+def checked_by(audit: AuditResult, story: Story) -> CheckedRow:
+    """What an audit says of a row; it tells a few of the windows that differ."""
+    from tidemark.recompute.differences import DIFFERING, EXAMPLES, plain
+    from tidemark.story.story import CheckedRow
 
-    run_id = manual_run_id(datetime.now(UTC), AuditRequest.kind)
-    request = AuditRequest(
-        pipeline=named,
-        settings=settings,
-        run_id=run_id,
-        result=Places(loaded.root, pipeline.name).result(run_id),
-        table=story.table,
-        start=story.window_start,
-        end=story.window_start + timedelta(microseconds=1),
+    if audit.error is not None:
+        return CheckedRow(None, f"The audit failed: {audit.error.message}")
+    found = audit.tables[story.table].found
+    if not found.gold_windows and not found.bronze_windows:
+        why = "it is open, or older than `keep`, or neither gold nor bronze has it"
+        return CheckedRow(None, f"The row was not compared: {why}.")
+    if not found.windows:
+        rows = found.gold_windows
+        return CheckedRow(True, f"Gold equals bronze in all {rows:,} rows that start when it does.")
+    for example in (one for kind in DIFFERING for one in found.examples.get(kind, ())):
+        if plain(example.keys) == plain(story.key):
+            gold, bronze = (
+                "nothing" if of is None else ", ".join(f"{n}={plain(v)}" for n, v in of.items())
+                for of in (example.gold, example.bronze)
+            )
+            advice = "`tidemark backfill` brings what bronze gives."
+            return CheckedRow(False, f"Gold has {gold}; bronze gives {bronze}. {advice}")
+    if all(getattr(found, kind) <= EXAMPLES for kind in DIFFERING):
+        return CheckedRow(True, f"Gold equals bronze here; {found.windows:,} others differ.")
+    return CheckedRow(
+        None,
+        f"{found.windows:,} rows that start when it does differ, more than an audit tells one by "
+        "one: whether this is among them is not known.",
     )
-    return checked_by(run_job(AuditResult, request, loaded, master), story)

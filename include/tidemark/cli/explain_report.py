@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from tidemark.cli.console import ReportTable, report_console, report_table, shortened
@@ -13,195 +14,169 @@ from tidemark.story.story import (
     BronzeRow,
     CheckSaid,
     Rejected,
-    RejectedRow,
     RowPlace,
     RowsOfInput,
     RowValue,
     Story,
+    measures_of,
 )
 
 # Of late rows and rejects; all of the sample stands in --json.
-SHOWN = 10
+_SHOWN = 10
 _LONGEST = 120
 _LONGEST_END = 40
-_BESIDE = ("window_end", "local_date", "status", "revision", "updated_by")
+_YES_OR_NO = {True: "yes", False: "no", None: "not known"}
 
 
 def print_story(story: Story) -> None:
     """Print all of it, of its rows the first ones."""
     console = report_console()
-    for line in _head(story):
-        console.print(line)
+    for part in _parts(story):
+        console.print(part)
+
+
+def _parts(story: Story) -> Iterator[str | ReportTable]:
+    key = "".join(f", {name} {_text(value)}" for name, value in story.key.items())
+    end = f" to {plain(story.window_end)}" if story.window_end else ""
+    start = plain(story.window_start)
+    yield f"{story.pipeline}, {story.table} ({story.rows_are}): {start}{end}{key}"
+    yield _shown_by_gold(story.gold)
     if story.values:
-        console.print("\nIts values, oldest first:")
-        console.print(values_table(story.values))
+        yield "\nIts values, oldest first:"
+        yield _values_table(story.values)
     for rows in story.bronze:
-        console.print("")
-        for line in _rows_lines(rows):
-            console.print(line)
-        if rows.late_sample:
-            console.print(rows_table(rows.late_sample[:SHOWN]))
-        in_time = [row for row in rows.sample if not row.late][:SHOWN]
-        if in_time:
-            console.print(f"{'The first rows' if not rows.late else 'The first of the others'}:")
-            console.print(rows_table(in_time))
+        yield from _bronze(rows)
     if story.rejected is not None:
-        console.print("")
-        console.print(_rejected_line(story.rejected))
-        if story.rejected.sample:
-            console.print(rejected_table(story.rejected.sample[:SHOWN]))
+        yield from _rejected(story.rejected)
     if story.checks:
-        console.print("")
-        console.print(_checks_line(story.checks))
-        told = [one for one in story.checks if not one.passed or one.accepted]
-        if told:
-            console.print(checks_table(told))
+        yield from _checks(story.checks)
     for one in story.accepted:
-        console.print(
+        yield (
             f"\nChanges by hand of {one.table} up to version {one.up_to:,} were accepted by "
             f"{one.by} ({one.reason})."
         )
-    for note in story.notes:
-        console.print(f"\n{note}")
-    if story.checked is not None:
-        console.print(f"\n{story.checked.said}")
+    for note in (*story.notes, *([story.checked.said] if story.checked else [])):
+        yield f"\n{note}"
 
 
-def _head(story: Story) -> Iterator[str]:
-    key = "".join(f", {name} {_text(value)}" for name, value in story.key.items())
-    end = f" to {_time(story.window_end)}" if story.window_end else ""
-    yield (
-        f"{story.pipeline}, {story.table} ({story.rows_are}): {_time(story.window_start)}{end}{key}"
-    )
-    if story.gold is None:
-        yield "Gold has no such row."
-        return
-    gold = story.gold
+def _shown_by_gold(gold: Mapping[str, Any] | None) -> str:
+    if gold is None:
+        return "Gold has no such row."
     revision = f", revision {gold['revision']}" if gold.get("revision") else ""
-    values = {name: value for name, value in gold.items() if name not in _BESIDE}
-    yield f"Gold shows {_values(values)}: {gold['status']}{revision}, by {gold['updated_by']}."
+    return f"Gold shows {_values(measures_of(gold))}: {gold['status']}{revision}, by " + (
+        f"{gold['updated_by']}."
+    )
 
 
-def values_table(values: Sequence[RowValue]) -> ReportTable:
+def _values_table(values: Sequence[RowValue]) -> ReportTable:
     """A row for each value, as it differs from the one before."""
     table = report_table("when", "cause", "run", "in gold", ">late", "~value")
-    before: RowValue | None = None
-    for value in values:
-        when = _time(value.at) if value.at else "not known"
-        told = _undone(value) or {True: "yes", False: "no", None: "not known"}[value.published]
+    for before, value in pairwise([None, *values]):
+        assert value is not None
+        when = plain(value.at) if value.at else "not known"
+        told = f"undone by {value.undone}" if value.undone else _YES_OR_NO[value.published]
         late = f"{value.late:,}" if value.late else ""
-        table.add_row(when, value.cause, value.run or "–", told, late, _differing(value, before))
-        before = value
+        unsure = "" if value.in_order else " (its place among these is not known)"
+        differing = f"{_differing(value, before)}{unsure}"
+        table.add_row(when, value.cause, value.run or "–", told, late, differing)
     return table
 
 
-def _undone(value: RowValue) -> str | None:
-    return f"undone by {value.undone}" if value.undone else None
-
-
 def _differing(value: RowValue, before: RowValue | None) -> str:
-    unsure = "" if value.in_order else " (its place among these is not known)"
     if value.failure:
-        return f"a measure fails: {shortened(value.failure, _LONGEST)}{unsure}"
+        return f"a measure fails: {shortened(value.failure, _LONGEST)}"
     if not value.rows:
-        return f"gone{unsure}"
-    now = {**_own(value.values), "rows": value.rows}
+        return "gone"
+    now = {**measures_of(value.values), "rows": value.rows}
     if before is None or not before.values:
-        return f"{_values(now)}{unsure}"
-    then = {**_own(before.values), "rows": before.rows}
+        return _values(now)
+    then = {**measures_of(before.values), "rows": before.rows}
     told = [
         f"{name} {_text(then[name])} → {_text(of)}" if name in then else f"{name} {_text(of)}"
         for name, of in now.items()
         if name not in then or then[name] != of
     ]
-    return f"{', '.join(told) or 'the same'}{unsure}"
+    return ", ".join(told) or "the same"
 
 
-def _own(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in _BESIDE}
-
-
-def _rows_lines(rows: RowsOfInput) -> Iterator[str]:
+def _bronze(rows: RowsOfInput) -> Iterator[str | ReportTable]:
     what = "Rows of bronze" if rows.input == "bronze" else f"Rows of {rows.input} that match"
     if not rows.number:
-        yield f"{what}: none"
+        yield f"\n{what}: none"
         return
     late = "how many came late is not known" if rows.late is None else f"{rows.late:,} came late"
-    yield f"{what}: {rows.number:,}, {_time(rows.first)} to {_time(rows.last)}; {late}"
-    parts = [f"{shortened_end(part)} {number:,}" for part, number in rows.parts]
-    if rows.other_parts:
-        parts.append(f"others {rows.other_parts:,}")
+    yield f"\n{what}: {rows.number:,}, {plain(rows.first)} to {plain(rows.last)}; {late}"
+    parts = [f"{_end_of(part)} {number:,}" for part, number in rows.parts]
+    parts += [f"others {rows.other_parts:,}"] if rows.other_parts else []
     if parts:
         yield f"  {', '.join(parts)}"
     if rows.late_sample:
         yield "Late ones:"
+        yield _rows_table(rows.late_sample)
+    if in_time := [row for row in rows.sample if not row.late]:
+        yield f"{'The first of the others' if rows.late else 'The first rows'}:"
+        yield _rows_table(in_time)
 
 
-def rows_table(rows: Sequence[BronzeRow]) -> ReportTable:
+def _rows_table(rows: Sequence[BronzeRow]) -> ReportTable:
     """Rows of bronze: when, by which batch and run, out of which line or offset."""
     table = report_table("event time", ">batch", "run", "where", "~values")
-    for row in rows:
+    for row in rows[:_SHOWN]:
         batch = "–" if row.batch is None else f"{row.batch:,}"
         others = {name: of for name, of in row.values.items() if of != row.event_time}
         values = shortened(_values(others), _LONGEST)
-        table.add_row(_time(row.event_time), batch, row.run or "–", where(row.place), values)
+        table.add_row(_time(row.event_time), batch, row.run or "–", _where(row.place), values)
     return table
 
 
-def rejected_table(rows: Sequence[RejectedRow]) -> ReportTable:
-    """Rejected rows, with why."""
-    table = report_table("event time", "reason", "of the key", "where", "~text")
-    for row in rows:
-        of_key = {True: "yes", False: "no", None: "not known"}[row.of_key]
-        text = shortened(row.raw or row.detail, _LONGEST)
-        table.add_row(_time(row.event_time), row.reason, of_key, where(row.place), text)
-    return table
-
-
-def checks_table(checks: Sequence[CheckSaid]) -> ReportTable:
-    """Checks that did not pass, and who overrode them."""
-    table = report_table("run", "check", "severity", "accepted by", "~observed")
-    for one in checks:
-        by = f"{one.accepted_by} ({one.accepted})" if one.accepted else ""
-        table.add_row(one.run, one.check, one.severity, by, one.observed)
-    return table
-
-
-def _rejected_line(rejected: Rejected) -> str:
+def _rejected(rejected: Rejected) -> Iterator[str | ReportTable]:
     reasons = ", ".join(f"{reason} {number:,}" for reason, number in rejected.reasons.items())
     more = ""
     if rejected.without_time:
         more = f"; {rejected.without_time:,} of its batches have no time that could be read"
-    return f"Rejected in its time, of whatever key: {reasons or 'none'}{more}"
+    yield f"\nRejected in its time, of whatever key: {reasons or 'none'}{more}"
+    if not rejected.sample:
+        return
+    table = report_table("event time", "reason", "of the key", "where", "~text")
+    for row in rejected.sample[:_SHOWN]:
+        text = shortened(row.raw or row.detail, _LONGEST)
+        of_key, where = _YES_OR_NO[row.of_key], _where(row.place)
+        table.add_row(_time(row.event_time), row.reason, of_key, where, text)
+    yield table
 
 
-def _checks_line(checks: Sequence[CheckSaid]) -> str:
+def _checks(checks: Sequence[CheckSaid]) -> Iterator[str | ReportTable]:
+    """How many passed, and those that did not, or that somebody overrode."""
     of_runs = Counter(one.run for one in checks if one.passed)
     passed = ", ".join(f"{run} {number}" for run, number in of_runs.items())
-    return f"Checks that passed, by run: {passed or 'none'}"
+    yield f"\nChecks that passed, by run: {passed or 'none'}"
+    table = report_table("run", "check", "severity", "accepted by", "~observed")
+    for one in (one for one in checks if not one.passed or one.accepted):
+        by = f"{one.accepted_by} ({one.accepted})" if one.accepted else ""
+        table.add_row(one.run, one.check, one.severity, by, one.observed)
+    if table.styles:
+        yield table
 
 
-def where(place: RowPlace) -> str:
+def _where(place: RowPlace) -> str:
     """Where a row comes from, as short as it can be told: of a file the end of its name."""
     origin = {n.lstrip("_"): of for n, of in place.origin.items() if of is not None}
     file, at = origin.pop("file", None), origin.pop("place", None)
+    told = []
     if {"topic", "partition", "offset"} <= origin.keys():
-        told = f"{origin.pop('topic')}/{origin.pop('partition')}:{origin.pop('offset')}"
-    elif place.line is not None:
-        told = f"{shortened_end(str(file))}:{place.line}"
-    elif place.record is not None:
-        told = f"{shortened_end(str(file))}, record {place.record}"
-    else:
-        byte = f", byte {at:,}" if at is not None else ""
-        told = f"{shortened_end(str(file))}{byte}" if file is not None else ""
-    others = "".join(f", {name} {of}" for name, of in origin.items())
+        told = [f"{origin.pop('topic')}/{origin.pop('partition')}:{origin.pop('offset')}"]
+    elif file is not None:
+        byte = "" if at is None else f", byte {at:,}"
+        record = f", record {place.record}" if place.record else byte
+        told = [f"{_end_of(str(file))}{f':{place.line}' if place.line else record}"]
+    told += [f"{name} {of}" for name, of in origin.items()]
     unknown = f" ({place.unknown})" if place.unknown else ""
-    return f"{told}{others}{unknown}".removeprefix(", ")
+    return f"{', '.join(told)}{unknown}"
 
 
-def shortened_end(text: str) -> str:
+def _end_of(name: str) -> str:
     """The end of a place's name: what it begins with is the same of most."""
-    name = text.partition("://")[2] or text
+    name = name.partition("://")[2] or name
     return name if len(name) <= _LONGEST_END else f"…{name[1 - _LONGEST_END :]}"
 
 

@@ -77,7 +77,7 @@ def dataset(
         check_folder_name(view, "view")
     gold = (warehouse.view(of, view) if view else warehouse.gold(of)).open()
     if gold is None:
-        raise GoldNotFound(_not_found(pipeline, of, view, loaded))
+        raise GoldNotFound(why_not_found(pipeline, of, view, loaded))
     dates = " AND ".join(_dates(first, last)) or None
     found: ds.Dataset = dataset_of(gold, dates)
     for condition in _conditions(first, last, final_only):
@@ -120,7 +120,8 @@ def _check_columns(asked: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"gold has no column `{name}`.{hint} It has: {', '.join(known)}")
 
 
-def _not_found(pipeline: str, table: str, view: str, settings: Settings) -> str:
+def why_not_found(pipeline: str, table: str, view: str, settings: Settings) -> str:
+    """Why there is no such table, or no such view of it, and what there is."""
     places = Places(settings.root, pipeline)
     place = places.view(table, view) if view else places.gold(table)
     missing = f"There is no {'view' if view else 'gold table'} at {place}."

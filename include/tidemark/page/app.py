@@ -40,7 +40,7 @@ from tidemark.runs.status.recent_runs import counted_once, run_of, totals_of
 from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.duckdb_in_utc import bound_threads
-from tidemark.story.asked import key_text
+from tidemark.story.asked import row_options
 from tidemark.story.explain import story_of
 from tidemark.version import told_version
 
@@ -271,8 +271,8 @@ class _Page:
             raise HTTPException(400, f"No row can be told by that: {error}") from error
         except (GoldNotFound, RowUnclear) as error:
             raise HTTPException(404, str(error)) from error
-        at = f"{found.window_start:%Y-%m-%dT%H:%M:%SZ}"
-        line = f"tidemark explain {pipeline.name} {table} --window {at} {key_text(key)}".rstrip()
+        options = row_options(found.window_start, found.key)
+        line = f"tidemark explain {pipeline.name} {table} {options}"
         return self._html("story.html", "../../../../", story=found, command=line)
 
     def rejects(self, let: Access, asked: Asked) -> Response:

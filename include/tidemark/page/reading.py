@@ -27,9 +27,8 @@ from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.pipeline_status import RECENT
 from tidemark.runs.status.recent_runs import recent_rows
-from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.ops import newest_rows
+from tidemark.storage.delta.ops import newest_rows, own_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -100,7 +99,8 @@ class Reading:
         """Where the Data Docs of runs begin, by run."""
 
         def answer(quality: DeltaTable) -> dict[str, str]:
-            rows = self._own(quality, ["run", "time", "data_docs"], ds.field("data_docs"))
+            has_docs: Any = ds.field("data_docs").is_valid()
+            rows = own_rows(quality, self.name, ["run", "time", "data_docs"], has_docs)
             return {row["run"]: row["data_docs"] for row in sorted(rows, key=lambda r: r["time"])}
 
         return self._ask(self.warehouse.quality, "docs", answer) or {}
@@ -180,7 +180,7 @@ class Reading:
         generation, version = gold
         columns = ["run", "started_at", "tables"]
         at, runs = self._ask(
-            self.warehouse.runs, "all", lambda of: (of.version(), self._own(of, columns))
+            self.warehouse.runs, "all", lambda of: (of.version(), own_rows(of, self.name, columns))
         ) or (None, [])
         asked = ("corrections", operator.identity, operator.values, version, at)
 
@@ -188,16 +188,6 @@ class Reading:
             return corrections_of(place.existing(), changes, operator, runs)
 
         return self._ask(self.warehouse.changes(table, generation), asked, answer) or ()
-
-    def _own(
-        self, table: DeltaTable, columns: Sequence[str], known: ds.Expression | None = None
-    ) -> list[Row]:
-        """The pipeline's rows; those in which a field is known."""
-        wanted = ds.field("pipeline") == self.name
-        if known is not None:
-            wanted &= known.is_valid()
-        rows = dataset_of(table, f"pipeline = '{self.name}'")
-        return [*rows.to_table(list(columns), filter=wanted).to_pylist()]
 
 
 def _newest(rows: Sequence[Row]) -> list[Row]:

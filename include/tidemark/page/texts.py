@@ -12,10 +12,10 @@ from markupsafe import Markup
 from tidemark.page.series import key_json, key_text
 from tidemark.pipeline.durations import span_text
 from tidemark.runs.status.lag_text import lag_text
+from tidemark.story.story import measures_of
 
 _NONE = "–"
 _BYTES = 1024
-_BESIDE = ("window_end", "local_date", "status", "revision", "updated_by")
 
 
 def _time(instant: datetime | None) -> Markup:
@@ -65,11 +65,6 @@ def _values(values: Mapping[str, Any] | None) -> str:
     return "no row" if values is None else ", ".join(f"{k} {_number(v)}" for k, v in values.items())
 
 
-def _measures(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what gold has beside keys and measures."""
-    return {name: value for name, value in values.items() if name not in _BESIDE}
-
-
 def _bytes(size: int | None) -> str:
     if size is None:
         return _NONE
@@ -101,7 +96,7 @@ FILTERS = {
     "number": _number,
     "value": _value,
     "values": _values,
-    "measures": _measures,
+    "measures": measures_of,
     "bytes": _bytes,
     "share": _share,
     "cut": _cut,

@@ -13,6 +13,7 @@ from tidemark.pipeline.model import (
     FirstMessages,
     FirstTableRows,
     KafkaSource,
+    Partner,
     Pipeline,
     Source,
 )
@@ -47,7 +48,7 @@ def source_handle(pipeline: Pipeline, settings: Settings) -> SourceHandle:
     return KINDS[type(source)](pipeline, settings)
 
 
-def row_origin(pipeline: Pipeline) -> tuple[OriginColumn, ...]:
+def row_origin(pipeline: Pipeline | Partner) -> tuple[OriginColumn, ...]:
     """The columns that say where in the pipeline's source a row comes from."""
     origin = KINDS[type(pipeline.source)].origin
     return origin if pipeline.source.explode is None else (*origin, ELEMENT)

@@ -18,10 +18,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.errors import RowUnclear
-from tidemark.operators.calendars.grid import unit_at
 from tidemark.operators.operator import Operator, listed
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.sessions.sessions import Gapped
 from tidemark.pipeline.instants import utc_instant
-from tidemark.pipeline.model import CalendarTable, CalendarWindow, WindowTable
+from tidemark.pipeline.model import CalendarTable
 from tidemark.pipeline.problems import nearest
 from tidemark.recompute.differences import plain
 from tidemark.storage.delta.dataset import dataset_of
@@ -31,7 +32,6 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 NULL = ":null"
 MOST_CHOICES = 10
 _TICK = timedelta(microseconds=1)
-_TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,43 @@ class Asked:
     @property
     def key(self) -> dict[str, Any]:
         """Its identity but for the window's start."""
-        (values,) = self.row.to_pylist()
-        return {name: value for name, value in values.items() if name != "window_start"}
+        return _key_of(self.row.to_pylist()[0])
+
+    def found_in(
+        self, rows: Any, names: Mapping[str, str], condition: str, most: int
+    ) -> list[dict[str, Any]]:
+        """What a table or a relation has of it; `names` are what that calls its identity."""
+        started = f"window_start = {literal(self.start)}"
+        return rows_like(self.row, names, rows, f"{started} AND {condition}", "k.*", most)
+
+
+def rows_like(
+    row: pa.Table, names: Mapping[str, str], rows: Any, condition: str, what: str, most: int
+) -> list[dict[str, Any]]:
+    """Of a table of Delta, or a relation, the first rows that fulfil a condition and are as `row`
+    in what they call its columns; null is a value as any other."""
+    with duckdb_in_utc() as connection:
+        if isinstance(rows, DeltaTable):
+            # delta-rs does not compare a literal of a time with its own, but text.
+            rows = dataset_of(rows, condition.replace("TIMESTAMPTZ ", ""))
+        connection.register("known", rows)
+        connection.register("given", row)
+        alike = (f'k."{own}" IS NOT DISTINCT FROM g."{name}"' for name, own in names.items())
+        found: list[dict[str, Any]] = (
+            connection.sql(
+                f"SELECT {what} FROM (FROM known WHERE {condition}) k SEMI JOIN given g "
+                f"ON {' AND '.join(['true', *alike])} "
+                f"ORDER BY ALL LIMIT {most}"
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
+    return found
+
+
+def literal(instant: datetime) -> str:
+    """A time, as DuckDB takes it."""
+    return f"TIMESTAMPTZ '{instant.isoformat()}'"
 
 
 def key_of(texts: Sequence[str]) -> dict[str, str | None]:
@@ -70,11 +105,11 @@ def key_of(texts: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
-def key_text(key: Mapping[str, Any]) -> str:
-    """Keys as the command's options."""
+def row_options(start: datetime, key: Mapping[str, Any]) -> str:
+    """What the command is asked for a row."""
     told = (f"{name}{NULL}" if value is None else f"{name}={plain(value)}"
             for name, value in key.items())  # fmt: skip
-    return " ".join(f"--key {_quoted(one)}" for one in told)
+    return " ".join([f"--window {plain(start)}", *(f"--key {shlex.quote(one)}" for one in told)])
 
 
 def row_asked(
@@ -86,142 +121,98 @@ def row_asked(
 ) -> Asked:
     """The row that is meant. ValueError for a time or a key that is none; RowUnclear where several
     rows may be meant, or none is known where a window has no bounds of its own."""
-    given = _typed(operator, schema_of(gold), key)
-    instant, starts = _starts(operator, window)
+    schema = schema_of(gold)
+    given = _typed(operator, schema, key)
+    instant = _instant(operator, window)
     lacking = [name for name in operator.identity[1:] if name not in given]
-    if starts is not None:
-        if len(starts) > 1:
-            raise _several_windows(starts)
-        if not lacking:
-            return _asked(operator, schema_of(gold), starts[0], given)
-        sought = [f"window_start = {_literal(starts[0])}"]
-    else:
-        at = _literal(instant)
+    end: datetime | None = None
+    if isinstance(operator, Gapped):
+        at = literal(instant)
         sought = [f"window_start = {at}", f"window_start <= {at} AND window_end >= {at}"]
+    else:
+        meant = _window(operator, instant)
+        end = meant.last_end
+        if not lacking:
+            return Asked(_row(schema, {"window_start": meant.first_start, **given}), end)
+        sought = [f"window_start = {literal(meant.first_start)}"]
+    what = f"DISTINCT {listed(operator.identity, 'k')}"
+    # DuckDB knows no table without a column.
+    like = _row(schema, given) if given else pa.table({"_": [None]})
+    names = {name: name for name in given}
     tables = [table for table in (gold, changes) if table is not None]
     known = next(
         (found for one in sought for table in tables
-         if (found := _known(operator, table, one, given))), []
+         if (found := rows_like(like, names, table, one, what, MOST_CHOICES + 1))), []
     )  # fmt: skip
     if len(known) != 1:
         raise _unclear(known, lacking, instant)
-    (row,) = known
-    return _asked(operator, schema_of(gold), row.pop("window_start"), row)
+    return Asked(_row(schema, {name: known[0][name] for name in operator.identity}), end)
 
 
-def _starts(
-    operator: Operator, window: datetime | date | str
-) -> tuple[datetime, list[datetime] | None]:
-    """The time, and the starts of the windows that may be meant; None where rows tell them."""
-    table = operator.table
-    if isinstance(table, CalendarTable):
-        instant = _local(table.window, window)
-        return instant, [unit_at(table.window, instant).start]
-    instant = utc_instant(str(window))
-    if not isinstance(table, WindowTable):
-        return instant, None
-    found = operator.starting_in(instant - table.window.length + _TICK, instant + _TICK)
-    # Of a slide longer than the length, a time may be in no window.
-    starts = []
-    if found is not None:
-        steps = (found.last_start - found.first_start) // table.window.slide
-        starts = [found.first_start + table.window.slide * n for n in range(steps + 1)]
-    if not starts:
+def _row(schema: pa.Schema, values: Mapping[str, Any]) -> pa.Table:
+    return pa.table({name: pa.array([of], schema.field(name).type) for name, of in values.items()})
+
+
+def _instant(operator: Operator, window: datetime | date | str) -> datetime:
+    """A date alone is one of the table's zone, where it has one."""
+    if isinstance(operator.table, CalendarTable):
+        with suppress(ValueError):
+            zone = ZoneInfo(operator.table.window.zone)
+            return datetime.combine(date.fromisoformat(str(window)), time(), zone).astimezone(UTC)
+    return utc_instant(str(window))
+
+
+def _window(operator: Operator, instant: datetime) -> RowRange:
+    """The one that starts then, or else the only one that holds the time. Of a slide longer than
+    the length, a time may be in no window."""
+    windows = list(_windows_at(operator, instant))
+    if not windows:
         raise ValueError(f"{instant.isoformat()} is in no window of the table")
-    return instant, [instant] if instant in starts else starts
+    if windows[-1].first_start != instant and len(windows) > 1:
+        raise _refused(
+            f"{len(windows)} windows hold that time, so give the start of one:",
+            [f"--window {plain(one.first_start)}" for one in windows],
+        )
+    return windows[-1]
 
 
-def _local(window: CalendarWindow, asked: datetime | date | str) -> datetime:
-    """A date alone is one of the table's zone."""
-    with suppress(ValueError):
-        day = date.fromisoformat(str(asked))
-        return datetime.combine(day, time(), ZoneInfo(window.zone)).astimezone(UTC)
-    return utc_instant(str(asked))
+def _windows_at(operator: Operator, instant: datetime) -> Iterator[RowRange]:
+    first = operator.first_start_touching(instant)
+    while (later := operator.starting_in(first, instant + _TICK)) is not None:
+        first = later.first_start + _TICK
+        one = operator.starting_in(later.first_start, first)
+        assert one is not None
+        if one.last_end > instant:
+            yield one
 
 
 def _typed(operator: Operator, schema: pa.Schema, key: Mapping[str, Any]) -> dict[str, Any]:
     known = operator.identity[1:]
-    found = {}
-    for name, value in key.items():
+    for name in key:
         if name not in known:
             near = nearest(name, known)
             hint = f" Did you mean `{near}`?" if near else ""
             raise ValueError(
                 f"`{name}` is no key of the table.{hint} Its keys: {', '.join(known) or 'none'}"
             )
-        found[name] = None if value is None else _value(name, value, schema.field(name).type)
-    return found
+    return {name: None if value is None else _value(name, value, schema.field(name).type)
+            for name, value in key.items()}  # fmt: skip
 
 
 def _value(name: str, value: Any, kind: pa.DataType) -> Any:
-    if not isinstance(value, str) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        fault, given = f"{value!r} is no value of the key {name}, which is {kind}", value
-    else:
-        fault, given = f"{value!r} is no {kind}, as the key {name} is", _parsed(value, kind)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     try:
-        return pa.scalar(given, kind).as_py()
+        if is_text or not isinstance(value, str):
+            fault = f"{value!r} is no value of the key {name}, which is {kind}"
+            return pa.scalar(value, kind).as_py()
+        fault = f"{value!r} is no {kind}, as the key {name} is"
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return bytes.fromhex(value)
+        if not pa.types.is_timestamp(kind):
+            return pa.scalar(value).cast(kind).as_py()
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         raise ValueError(fault) from None
-
-
-def _parsed(text: str, kind: pa.DataType) -> Any:
-    if pa.types.is_timestamp(kind):
-        return utc_instant(text)
-    try:
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return bytes.fromhex(text)
-        return pa.array([text]).cast(kind)[0].as_py()
-    except (pa.ArrowException, ValueError):
-        # Not of the type: who makes a value of it says so.
-        return text
-
-
-def _asked(operator: Operator, schema: pa.Schema, start: datetime, key: Mapping[str, Any]) -> Asked:
-    row = {"window_start": start, **key}
-    fields = [schema.field(name) for name in operator.identity]
-    columns = [pa.array([row[field.name]], field.type) for field in fields]
-    table, end = operator.table, None
-    if isinstance(table, CalendarTable):
-        end = unit_at(table.window, start).end
-    elif isinstance(table, WindowTable):
-        end = start + table.window.length
-    return Asked(pa.table(columns, names=list(operator.identity)), end)
-
-
-def _known(
-    operator: Operator, table: DeltaTable, sought: str, given: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Rows of gold, or of its history: their identities, a few."""
-    fields = [schema_of(table).field(name) for name in given]
-    columns = [pa.array([given[field.name]], field.type) for field in fields]
-    with duckdb_in_utc() as connection:
-        # delta-rs does not compare a literal of a time with its own, but text.
-        connection.register("known", dataset_of(table, sought.replace("TIMESTAMPTZ ", "")))
-        same = ["true"]
-        if given:
-            connection.register("given", pa.table(columns, names=list(given)))
-            same = [f'k."{name}" IS NOT DISTINCT FROM g."{name}"' for name in given]
-        names, beside = listed(operator.identity, "k"), ", given g" if given else ""
-        found = connection.sql(
-            f"""
-            SELECT DISTINCT {names} FROM (FROM known WHERE {sought}) k {beside}
-            WHERE {" AND ".join(same)} ORDER BY {names} LIMIT {MOST_CHOICES + 1}
-            """
-        ).to_arrow_table()
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
-
-
-def _literal(instant: datetime) -> str:
-    return f"TIMESTAMPTZ '{instant.isoformat()}'"
-
-
-def _several_windows(starts: Sequence[datetime]) -> RowUnclear:
-    choices = tuple(f"--window {_text(start)}" for start in starts)
-    return RowUnclear(
-        f"{len(starts)} windows hold that time, so give the start of one:\n" + _lines(choices),
-        choices,
-    )
+    return utc_instant(value)
 
 
 def _unclear(
@@ -229,30 +220,21 @@ def _unclear(
 ) -> RowUnclear:
     if not known:
         return RowUnclear(
-            f"Neither gold nor its history has a row with these keys at {_text(at)}. Is it of "
+            f"Neither gold nor its history has a row with these keys at {plain(at)}. Is it of "
             "another time or key? `tidemark.read` shows what gold has.",
             (),
         )
-    choices = tuple(_choices(known))
-    more = f"\n  … and more than these {MOST_CHOICES}" if len(known) > MOST_CHOICES else ""
     what = f"Which row is meant? Give {', '.join(lacking)} too" if lacking else "Several rows fit"
-    return RowUnclear(f"{what}. Gold has:\n{_lines(choices)}{more}", choices)
+    return _refused(
+        f"{what}. Gold has:", [row_options(row["window_start"], _key_of(row)) for row in known]
+    )
 
 
-def _choices(known: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for row in known[:MOST_CHOICES]:
-        key = {name: value for name, value in row.items() if name != "window_start"}
-        yield f"--window {_text(row['window_start'])} {key_text(key)}".rstrip()
+def _refused(why: str, choices: Sequence[str]) -> RowUnclear:
+    shown = tuple(choices[:MOST_CHOICES])
+    more = [f"… and more than these {MOST_CHOICES}"] if len(choices) > MOST_CHOICES else []
+    return RowUnclear("\n  ".join([why, *shown, *more]), shown)
 
 
-def _lines(choices: Sequence[str]) -> str:
-    return "\n".join(f"  {one}" for one in choices)
-
-
-def _text(instant: datetime) -> str:
-    return str(plain(instant))
-
-
-def _quoted(text: str) -> str:
-    """The text as a word of a shell."""
-    return shlex.quote(text)
+def _key_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "window_start"}

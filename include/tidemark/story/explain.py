@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.errors import GoldNotFound, NoteUnreadable, TidemarkError
-from tidemark.gold.checkpoints import ingest_checkpoint
+from tidemark.gold.reading import why_not_found
 from tidemark.gold.state import gold_state
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.kinds import operator_of
@@ -21,23 +22,19 @@ from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import reading
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.model import FilesSource, Pipeline
-from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.recompute.predecessors import predecessors
 from tidemark.runs.contract.contract import Contract, read_contract
 from tidemark.runs.generations import generations
-from tidemark.sources.kinds import row_origin
-from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.notes import AcceptedNote, note_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.delta.ops import own_rows
 from tidemark.storage.warehouse import Warehouse
 from tidemark.story.asked import Asked, row_asked
-from tidemark.story.in_bronze import InBronze, Input, LateBy, Span
-from tidemark.story.lines import Lines
+from tidemark.story.in_bronze import InBronze, Input, Span
+from tidemark.story.known_runs import KnownRuns
 from tidemark.story.rejected import rejected_in
-from tidemark.story.runs_known import RunsKnown
 from tidemark.story.story import (
     AcceptedByHand,
     CheckSaid,
@@ -86,21 +83,8 @@ def story_of(
     warehouse = Warehouse.of(pipeline.name, settings)
     gold = warehouse.gold(table).open() if table in pipeline.tables else None
     if gold is None:
-        raise GoldNotFound(_no_gold(pipeline, table, warehouse))
+        raise GoldNotFound(why_not_found(pipeline.name, table, "", settings))
     return _Gathering(pipeline, settings, warehouse, table, gold).story(window, key)
-
-
-def _no_gold(pipeline: Pipeline, table: str, warehouse: Warehouse) -> str:
-    if table in pipeline.tables:
-        return (
-            f"There is no gold table at {warehouse.gold(table).uri}: {pipeline.name} has not run "
-            f"yet. `tidemark run {pipeline.name}` makes it."
-        )
-    near = nearest(table, tuple(pipeline.tables))
-    hint = f" Did you mean `{near}`?" if near else ""
-    return (
-        f"{pipeline.name} has no table `{table}`.{hint} Its tables: {', '.join(pipeline.tables)}."
-    )
 
 
 @dataclass(frozen=True)
@@ -112,10 +96,6 @@ class _Gathering:
     warehouse: Warehouse
     table: str
     gold: DeltaTable
-
-    @cached_property
-    def runs(self) -> RunsKnown:
-        return RunsKnown(self.warehouse, self.table)
 
     @cached_property
     def generation(self) -> int:
@@ -150,25 +130,24 @@ class _Gathering:
             if generation != self.generation and contract is not None:
                 former = operator_of(contract.pipeline, self.table)
                 identity = predecessors(former, self.operator).identity or {}
-            held = schema_of(changes).names
-            if not set(identity.values()) <= set(held):
+            if not set(identity.values()) <= set(schema_of(changes).names):
                 identity = {}
             yield History(generation, changes, identity, contract.seed if contract else None)
 
     def story(self, window: datetime | date | str, key: Mapping[str, Any]) -> Story:
-        current = [one for one in self.histories if one.generation == self.generation]
-        changes = current[0].changes if current else None
-        asked = row_asked(self.operator, self.gold, changes, window, key)
-        notes: list[str] = []
-        values = self._values(asked, notes)
+        current = [one.changes for one in self.histories if one.generation == self.generation]
+        asked = row_asked(self.operator, self.gold, next(iter(current), None), window, key)
+        runs = KnownRuns(self.warehouse, self.table)
+        values, notes = values_of(self.histories, asked, runs, gold_state(self.gold))
         held = self._held(asked)
-        end = asked.window_end or self._end(held, values)
+        told = [held or {}, *(one.values for one in reversed(values))]
+        end = asked.window_end or next(
+            (one["window_end"] for one in told if "window_end" in one), None
+        )
         bronze, rejected = self._rows(asked, end, notes)
         values = [_with_late(one, bronze) for one in values]
         notes += self._differences(held, bronze, values)
-        writers = {one.run for one in values if one.run is not None}
-        if held is not None:
-            writers.add(held["updated_by"])
+        writers = {one.run for one in values} | {held["updated_by"] if held else None}
         return Story(
             pipeline=self.pipeline.name,
             table=self.table,
@@ -181,64 +160,23 @@ class _Gathering:
             values=tuple(values),
             bronze=bronze,
             rejected=rejected,
-            checks=tuple(self._checks(writers)),
+            checks=tuple(self._checks({one for one in writers if one is not None})),
             accepted=tuple(self._accepted()),
             notes=tuple(notes),
         )
 
-    def _values(self, asked: Asked, notes: list[str]) -> list[RowValue]:
-        own = [one for one in self.histories if one.identity]
-        notes += [
-            f"Generation {other.generation} had rows by another window, other keys or another "
-            "condition: none of its values is one of this row."
-            for other in self.histories
-            if not other.identity
-        ]
-        values, unknown = values_of(own, self.operator, asked, self.runs, gold_state(self.gold))
-        notes += unknown
-        if not self.histories:
-            notes.append("The history of the table is gone: which values came before, nobody knows")
-        return values
-
     def _held(self, asked: Asked) -> dict[str, Any] | None:
         """What gold shows of the row."""
-        day, start = asked.start.date(), asked.start.isoformat()
-        with duckdb_in_utc() as connection:
-            connection.register("gold", dataset_of(self.gold, f"window_date = DATE '{day}'"))
-            connection.register("asked", asked.row)
-            same = " AND ".join(
-                f'g."{name}" IS NOT DISTINCT FROM a."{name}"' for name in self.operator.identity
-            )
-            found = connection.sql(
-                f"""
-                SELECT g.* FROM (FROM gold WHERE window_start = TIMESTAMPTZ '{start}') g
-                SEMI JOIN asked a ON {same} LIMIT 1
-                """
-            ).to_arrow_table()
-        identity = (*self.operator.identity, "window_date")
-        for row in found.to_pylist():
-            return {name: value for name, value in row.items() if name not in identity}
+        identity = {name: name for name in self.operator.identity}
+        day = f"window_date = DATE '{asked.start.date()}'"
+        for row in asked.found_in(self.gold, identity, day, 1):
+            return {n: of for n, of in row.items() if n not in identity and n != "window_date"}
         return None
-
-    def _end(self, held: Mapping[str, Any] | None, values: Sequence[RowValue]) -> datetime | None:
-        """Of rows that end when they do: as gold has it, else as its newest value has."""
-        told = [held or {}, *(one.values for one in reversed(values))]
-        return next((one["window_end"] for one in told if "window_end" in one), None)
-
-    def _input(self, name: str, warehouse: Warehouse, pipeline: Any, runs: RunsKnown) -> Input:
-        return Input(
-            name,
-            warehouse.bronze.existing(),
-            pipeline.source.event_time.column,
-            row_origin(pipeline),
-            str(ingest_checkpoint(warehouse).query_id()),
-            runs,
-        )
 
     def _rows(
         self, asked: Asked, end: datetime | None, notes: list[str]
     ) -> tuple[tuple[RowsOfInput, ...], Rejected | None]:
-        own = self._input(BRONZE, self.warehouse, self.pipeline, self.runs)
+        own = Input(BRONZE, self.warehouse, self.pipeline)
         bronze: tuple[RowsOfInput, ...] = ()
         stretch: Span | None = None
         try:
@@ -246,14 +184,11 @@ class _Gathering:
             if isinstance(operator, Joins):
                 partner = operator.table.join.other
                 place = Warehouse.of(partner, self.settings)
-                runs = RunsKnown(place, "")
-                model = self.made_by.partners[partner]
-                other = self._input(operator.other, place, model, runs)
-            late_by = LateBy(operator, self.warehouse, self.table, self.histories)
-            of = InBronze(operator, asked, end, own, other, late_by)
+                other = Input(operator.other, place, self.made_by.partners[partner])
+            of = InBronze(operator, self.table, asked, end, own, other, self.histories)
             stretch = of.stretch()
             if stretch is not None:
-                bronze = of.rows(stretch)
+                bronze = tuple(of.rows(stretch))
         except NoteUnreadable:
             raise
         except TidemarkError as error:
@@ -264,36 +199,13 @@ class _Gathering:
             )
         if stretch is None and end is not None:
             stretch = Span(asked.start, end)
-        rejected = None
         rejects = self.warehouse.rejects.open()
-        if stretch is not None and rejects is not None:
-            batches = [one.batch for rows in bronze[:1] for one in rows.batches
-                       if one.batch is not None]  # fmt: skip
-            rejected = rejected_in(
-                own, rejects, self.pipeline, self.operator, asked, stretch, batches
-            )
-        return self._with_lines(bronze, rejected)
-
-    def _with_lines(
-        self, bronze: tuple[RowsOfInput, ...], rejected: Rejected | None
-    ) -> tuple[tuple[RowsOfInput, ...], Rejected | None]:
-        source = self.pipeline.source
-        if not isinstance(source, FilesSource):
-            return bronze, rejected
-        lines = Lines(source, self.settings.storage_options)
-        of_files = [one for one in bronze if one.input == BRONZE]
-        for one in of_files:
-            lines.ask([*one.late_sample, *one.sample])
-        if rejected is not None:
-            lines.ask(rejected.sample)
-        told = tuple(
-            replace(one, sample=lines.told(one.sample), late_sample=lines.told(one.late_sample))
-            if one.input == BRONZE else one
-            for one in bronze
-        )  # fmt: skip
-        if rejected is not None:
-            rejected = replace(rejected, sample=lines.told(rejected.sample))
-        return told, rejected
+        if stretch is None or rejects is None:
+            return bronze, None
+        batches = [one.batch for rows in bronze[:1] for one in rows.batches
+                   if one.batch is not None]  # fmt: skip
+        key = {name: asked.key[name] for name in self.operator.table.group_by}
+        return bronze, rejected_in(own, rejects, self.pipeline, key, stretch, batches)
 
     def _differences(
         self,
@@ -315,23 +227,15 @@ class _Gathering:
 
     def _checks(self, writers: set[str]) -> Iterator[CheckSaid]:
         """What was said last of each run, and what was overridden."""
-        quality = self.warehouse.quality.open()
-        if quality is None or not writers:
-            return
-        known = dataset_of(quality, f"pipeline = '{self.pipeline.name}'")
-        own = (ds.field("pipeline") == self.pipeline.name) & ds.field("run").isin(sorted(writers))
-        rows = [
-            row
-            for row in known.to_table(filter=own).sort_by("time").to_pylist()
-            if row["table"] in (None, self.table)
-        ]
-        last: dict[tuple[str, bool], datetime] = {}
-        for row in rows:
-            last[row["run"], row["accepted"] is not None] = row["time"]
-        names = list(CheckSaid.__dataclass_fields__)
-        for row in rows:
-            if row["time"] == last[row["run"], row["accepted"] is not None]:
-                yield CheckSaid(**{name: row[name] for name in names})
+        names = [one.name for one in fields(CheckSaid)]
+        written = ds.field("run").isin(pa.array(sorted(writers), pa.string()))
+        rows = own_rows(self.warehouse.quality.open(), self.pipeline.name, names, written)
+        said = sorted(
+            (CheckSaid(**row) for row in rows if row["table"] in (None, self.table)),
+            key=lambda one: one.time,
+        )
+        last = {(one.run, one.accepted is None): one.time for one in said}
+        return (one for one in said if one.time == last[one.run, one.accepted is None])
 
     def _accepted(self) -> Iterator[AcceptedByHand]:
         for name, table in ((BRONZE, self.warehouse.bronze.open()), ("gold", self.gold)):

@@ -8,6 +8,7 @@ and `ops/batches` tell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,14 +17,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyarrow.dataset import Dataset
 
 from tidemark.errors import CheckpointUnreadable
-from tidemark.gold.checkpoints import query_checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.rebuild import Publish, close_before_ms, publishes
 from tidemark.operators.batches_read import batches_read
 from tidemark.operators.folds.folds import Folds
+from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.keys import column_named, register_rows
 from tidemark.operators.operator import BRONZE, Operator, listed
@@ -32,28 +33,24 @@ from tidemark.operators.sessions.sessions import Gapped
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.kafka_columns import PARTITION, TOPIC
-from tidemark.pipeline.model import JoinTable
+from tidemark.pipeline.model import Partner, Pipeline
 from tidemark.runs.contract.contract import Seed
-from tidemark.sources.source import OriginColumn
-from tidemark.storage.delta.commits import close_frontiers
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.sources.kinds import row_origin
+from tidemark.storage.delta.commits import ingest_commits
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.notes import IngestNote, note_of
-from tidemark.storage.delta.surviving_commits import surviving_commits
+from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
-from tidemark.story.asked import Asked
-from tidemark.story.runs_known import RunsKnown
-from tidemark.story.story import BatchOfRows, BronzeRow, RowPlace, RowsOfInput
-from tidemark.story.values import History
+from tidemark.story.asked import Asked, literal
+from tidemark.story.known_runs import ingested_by
+from tidemark.story.lines import FILE, row_places
+from tidemark.story.story import SAMPLE, BatchOfRows, BronzeRow, RowsOfInput, SourceRow, cut
+from tidemark.story.values import Commit, History
 
-SAMPLE = 50
-LONGEST_TEXT = 200
 _SHOWN_PARTS = 20
-_RECENT = 50
 _MICROSECOND = timedelta(microseconds=1)
 # Names that parts of a source have: a file, a partition of a topic.
-_PARTS = ("_file", TOPIC, PARTITION)
+_PARTS = (FILE, TOPIC, PARTITION)
 _ALL, _NONE = 2**62, -(2**62)
 
 
@@ -64,105 +61,72 @@ class Span:
     first: datetime
     last: datetime
 
-
-@dataclass(frozen=True)
-class Ingested:
-    """A batch of ingest: the version of bronze that has it, and the run that committed it."""
-
-    version: int | None
-    run: str | None
+    def holds(self, column: str) -> str:
+        return f'"{column}" BETWEEN {literal(self.first)} AND {literal(self.last)}'
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the row's table: `name` as its operator calls it, its bronze, what pipeline its
-    rows come by (`ingest` is the id of that query), and where these say that they come from."""
+    """An input of the row's table: `name` as its operator calls it, and the pipeline whose rows it
+    has."""
 
     name: str
-    bronze: DeltaTable
-    event_time: str
-    origin: Sequence[OriginColumn]
-    ingest: str
-    runs: RunsKnown
-
-
-@dataclass(frozen=True)
-class LateBy:
-    """Which batches of the table's queries read which versions of its inputs, as far as checkpoints
-    and `ops/batches` tell. `histories` are those of the generations, oldest first."""
-
-    operator: Operator
     warehouse: Warehouse
-    table: str
-    histories: Sequence[History]
-
-    def of(self, name: str, version: int) -> BatchRead | None:
-        """The batch that read a version of an input first; None where that is not told."""
-        for one in self._batches:
-            first, last = (one.first, one.last) if name == BRONZE else one.of(name)
-            if first <= version <= last:
-                return one
-        return None
+    pipeline: Pipeline | Partner
 
     @cached_property
-    def _batches(self) -> tuple[BatchRead, ...]:
-        # One without a number stands for all that the checkpoint has no longer.
-        every = (one for history in self.histories for one in self._read(history))
-        return tuple(one for one in every if one.number is not None)
+    def bronze(self) -> DeltaTable:
+        return self.warehouse.bronze.existing()
 
-    def _read(self, history: History) -> Sequence[BatchRead]:
-        checkpoint = query_checkpoint(self.warehouse, self.table, history.generation)
-        query, pipeline = str(checkpoint.query_id()), self.warehouse.places.pipeline
-        noted = close_frontiers(history.changes, query, -1)
+    def origin(self, table: DeltaTable) -> list[str]:
+        """The columns of bronze or rejects that say where in the source a row comes from."""
+        held = schema_of(table).names
+        return [one.name for one in row_origin(self.pipeline) if one.name in held]
 
-        def close_ms(batch: int | None, first: int) -> int:
-            known = None if batch is None else noted.get(batch)
-            return close_before_ms(self._publishes, first) if known is None else known
+    def ingested(
+        self, table: DeltaTable, numbers: Iterable[int | None]
+    ) -> dict[int | None, tuple[int | None, str | None]]:
+        """Of these batches of ingest the version of bronze or rejects that has it, and the run that
+        committed it: by the commit's note, else by the ledger."""
+        batches = {one for one in numbers if one is not None}
+        query = str(ingest_checkpoint(self.warehouse).query_id())
+        noted = ingest_commits(table, query, min(batches) - 1) if batches else {}
+        unnamed = {one for one in batches if one not in noted or noted[one].run is None}
+        by_ledger = ingested_by(self.warehouse, unnamed) if unnamed else {}
+        return {None: (None, None)} | {
+            one: (
+                noted[one].version if one in noted else None,
+                by_ledger.get(one) if one in unnamed else noted[one].run,
+            )
+            for one in batches
+        }
 
-        # What a generation was computed from came late to none of its batches.
-        seed = history.seed or Seed(bronze=-1)
-        others = others_published(self.operator, self.warehouse, seed.others)
-        try:
-            copied = copied_batches(self.warehouse.batches, pipeline, query, others)
-            closed = self.operator.traits.closed_to_ms
-            return batches_read(checkpoint, seed.bronze, close_ms, copied, closed, others)
-        except CheckpointUnreadable:
-            return ()
-
-    @cached_property
-    def _publishes(self) -> Sequence[Publish]:
-        return publishes(self.warehouse.gold(self.table))
-
-
-def ingested(of: Input, table: DeltaTable, batches: Iterable[int]) -> dict[int, Ingested]:
-    """Which commit of a table of an input (bronze, rejects) has each of these batches of ingest,
-    and by which run: by its note, else by the ledger."""
-    wanted, found = set(batches), dict[int, Ingested]()
-    for limit in (_RECENT, None) if wanted else ():
-        for commit in surviving_commits(table.history(limit)):
-            note = note_of(commit)
-            if isinstance(note, IngestNote) and note.query == of.ingest and note.batch in wanted:
-                found[note.batch] = Ingested(int(commit["version"]), note.run)
-        if wanted <= found.keys():
-            break
-    unnamed = [one for one in wanted if one not in found or found[one].run is None]
-    by_ledger = of.runs.ingested_by(unnamed) if unnamed else {}
-    for batch in unnamed:
-        version = found[batch].version if batch in found else None
-        found[batch] = Ingested(version, by_ledger.get(batch))
-    return found
+    def source_rows(
+        self, table: DeltaTable, rows: Sequence[Mapping[str, Any]], time: str
+    ) -> list[SourceRow]:
+        """Rows of bronze or rejects by what either says."""
+        origins = [{name: row[name] for name in self.origin(table)} for row in rows]
+        read_at = [row.get("_batch_time") for row in rows]
+        places = row_places(self.pipeline.source, self.warehouse.options, origins, read_at)
+        ingested = self.ingested(table, [row["_batch"] for row in rows])
+        return [
+            SourceRow(row[time], place, row["_batch"], at, ingested[row["_batch"]][1])
+            for row, place, at in zip(rows, places, read_at, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class InBronze:
-    """What is asked of the inputs for one row: `operator` has its other inputs and lookups."""
+    """What is asked of the inputs for one row of a table: `operator` has its other inputs and
+    lookups, of a join `other` is the right side; `histories` are those of its generations."""
 
     operator: Operator
+    table: str
     asked: Asked
     window_end: datetime | None
     own: Input
     other: Input | None
-    late_by: LateBy
+    histories: Sequence[History]
 
     def stretch(self) -> Span | None:
         """None where bronze has no row of it, or its end is not known."""
@@ -179,70 +143,55 @@ class InBronze:
             return None if self.window_end is None else Span(start, self.window_end)
         return Span(start, found[0]["window_end"] - operator.gap)
 
-    def rows(self, stretch: Span) -> tuple[RowsOfInput, ...]:
-        """The rows of each input."""
-        operator, own = self.operator, self.own
-        schema = schema_of(own.bronze)
-        time = column_named(schema, own.event_time).name
-        found = operator.rows_in(own.bronze).looked_up(self.asked.row) if operator.lookups else None
+    def rows(self, stretch: Span) -> Iterator[RowsOfInput]:
+        """The rows of each input; of a join all of the right side that match its left rows."""
+        operator, table = self.operator, self.operator.table
+        left = BronzeSide(self.own.bronze, operator.event_time)
+        time = column_named(schema_of(left.bronze), left.event_time).name
+        found = (
+            operator.rows_in(left.bronze).looked_up(self.asked.row) if operator.lookups else None
+        )
+        span = epoch_us(stretch.first), epoch_us(stretch.last)
         with duckdb_in_utc() as connection:
-            of = operator.event_time, operator.table.where, operator.lookups, found
-            read = register_rows(connection, "read", _of_days(own, stretch), *of)
+            of = operator.event_time, table.where, operator.lookups, found
+            read = register_rows(connection, "read", left.rows_of([span]), *of)
             connection.register("asked", self.asked.row)
             keys = "".join(
                 f' AND r."{column_named(read.schema, key).name}" IS NOT DISTINCT FROM a."{key}"'
-                for key in operator.table.group_by
+                for key in table.group_by
             )
-            left = f"""
-                SELECT r.* FROM (FROM read WHERE {_within(time, stretch)} AND {read.counts}) r
+            mine = f"""
+                SELECT r.* FROM (FROM read WHERE {stretch.holds(time)} AND {read.counts}) r
                 SEMI JOIN asked a ON true {keys}
             """
             if not isinstance(operator, Joins):
-                return (self._told(connection, own, left, time),)
+                yield self._told(connection, self.own, mine, time)
+                return
             assert self.other is not None
-            return tuple(self._joined(connection, operator.table, self.other, left, time, stretch))
-
-    def _joined(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: JoinTable,
-        other: Input,
-        left: str,
-        time: str,
-        stretch: Span,
-    ) -> Iterator[RowsOfInput]:
-        """The left rows that the row of gold has, and all of the right side that they match."""
-        ours, theirs = schema_of(self.own.bronze), schema_of(other.bronze)
-        at = column_named(theirs, other.event_time).name
-        within = table.join.within
-        reached = Span(stretch.first - within.before, stretch.last + within.after)
-        connection.register("right_read", _of_days(other, reached))
-        on = [
-            f'l."{column_named(ours, one).name}" = r."{column_named(theirs, two).name}"'
-            for one, two in table.join.on.items()
-        ]
-        low, high = within.before // _MICROSECOND, within.after // _MICROSECOND
-        span = f'epoch_us(l."{time}") - {low} AND epoch_us(l."{time}") + {high}'
-        matches = " AND ".join([*on, f'epoch_us(r."{at}") BETWEEN {span}'])
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW of_left AS {left}")
-        right = f"FROM right_read WHERE {_within(at, reached)}"
-        kept = "FROM of_left"
-        if table.join.type == "inner":
-            kept = f"SELECT l.* FROM of_left l SEMI JOIN ({right}) r ON {matches}"
-        yield self._told(connection, self.own, kept, time)
-        both = f"SELECT r.* FROM ({right}) r SEMI JOIN of_left l ON {matches}"
-        yield self._told(connection, other, both, at)
+            right = BronzeSide(self.other.bronze, operator.other_event_time)
+            joined = JoinIn(left, right, operator.table)
+            at = column_named(schema_of(right.bronze), right.event_time).name
+            connection.register("right_read", right.rows_of(joined.reached([span])))
+            connection.execute(
+                f"CREATE TEMP VIEW l AS SELECT *, {joined.left_columns()} FROM ({mine})"
+            )
+            matches = f"({joined.matches('l', 'r')})"
+            r = f"(SELECT *, {joined.right_columns()} FROM right_read)"
+            semi = f"SEMI JOIN {r} r ON {matches}" if operator.table.join.type == "inner" else ""
+            yield self._told(connection, self.own, f"SELECT l.* FROM l {semi}", time)
+            theirs = f"SELECT r.* FROM {r} r SEMI JOIN l ON {matches}"
+            yield self._told(connection, self.other, theirs, at)
 
     def _told(
         self, connection: duckdb.DuckDBPyConnection, of: Input, sql: str, time: str
     ) -> RowsOfInput:
         """What is told of the rows that this selects."""
         connection.execute(f"CREATE OR REPLACE TEMP VIEW mine AS {sql}")
-        numbers = [batch for (batch,) in connection.execute(
-            "SELECT DISTINCT _batch FROM mine WHERE _batch IS NOT NULL"
-        ).fetchall()]  # fmt: skip
-        by_batch = ingested(of, of.bronze, numbers)
-        late_to = [self._late_to(of.name, by_batch[one].version) for one in numbers]
+        numbers = [
+            batch for (batch,) in connection.execute("SELECT DISTINCT _batch FROM mine").fetchall()
+        ]
+        ingested = of.ingested(of.bronze, numbers)
+        late_to = [self._late_to(of.name, ingested[one][0]) for one in numbers]
         limits = [pa.array(numbers, pa.int64()), pa.array(late_to, pa.int64())]
         connection.register("limits", pa.table(limits, names=["_batch", "_late_to"]))
         connection.execute(
@@ -259,57 +208,89 @@ class InBronze:
             FROM judged GROUP BY _batch ORDER BY _batch DESC NULLS LAST
             """
         ).fetchall()
-        parts, others = _parts(connection, of)
-        unknown = any(one[3] for one in batches)
+        told = tuple(
+            BatchOfRows(batch, ingested[batch][1], rows, None if unsure else late)
+            for batch, rows, late, unsure, *_ in batches
+        )
+        parts, other_parts = _parts(connection, of)
+        sample, late_sample = _samples(connection, of, time)
         return RowsOfInput(
             input=of.name,
-            number=sum(one[1] for one in batches),
-            first=min((one[4] for one in batches), default=None),
-            last=max((one[5] for one in batches), default=None),
-            late=None if unknown else sum(one[2] for one in batches),
+            number=sum(one.rows for one in told),
+            first=min((one[-2] for one in batches), default=None),
+            last=max((one[-1] for one in batches), default=None),
+            late=None
+            if any(one.late is None for one in told)
+            else sum(one.late or 0 for one in told),
             parts=parts,
-            other_parts=others,
-            batches=tuple(
-                BatchOfRows(batch, _run(by_batch, batch), rows, None if unsure else late)
-                for batch, rows, late, unsure, *_ in batches[:SAMPLE]
-            ),
-            other_batches=max(len(batches) - SAMPLE, 0),
-            sample=_sampled(connection, of, "FROM judged", time, by_batch),
-            late_sample=_sampled(connection, of, "FROM judged WHERE _is_late", time, by_batch),
+            other_parts=other_parts,
+            batches=told[:SAMPLE],
+            other_batches=max(len(told) - SAMPLE, 0),
+            sample=sample,
+            late_sample=late_sample,
         )
 
     def _late_to(self, name: str, version: int | None) -> int | None:
-        """The event time, in microseconds, up to which rows of the row of gold were late that came
-        in a version of an input; None: not known."""
-        read = None if version is None else self.late_by.of(name, version)
-        if read is None:
-            return None
-        if isinstance(self.operator, Joins):
-            return read.watermark_ms * 1_000
-        if isinstance(self.operator, Gapped):
-            return read.late_ms * 1_000
-        end = self.asked.window_end
-        assert end is not None
-        return _ALL if epoch_us(end) <= read.late_ms * 1_000 else _NONE
+        """The event time up to which rows of the row of gold were late that came in a version of an
+        input; None: not known."""
+        for history, query, read in self._batches if version is not None else ():
+            first, last = (read.first, read.last) if name == BRONZE else read.of(name)
+            if version is None or not first <= version <= last:
+                continue
+            if isinstance(self.operator, Joins):
+                return read.watermark_ms * 1_000
+            late_ms = max(read.late_ms, self._close_ms(history, query, read))
+            if isinstance(self.operator, Gapped):
+                return late_ms * 1_000
+            assert self.asked.window_end is not None
+            return _ALL if epoch_us(self.asked.window_end) <= late_ms * 1_000 else _NONE
+        return None
 
+    @cached_property
+    def _batches(self) -> list[tuple[History, str, BatchRead]]:
+        """Each with its history and its query."""
+        found, warehouse = [], self.own.warehouse
+        for history in self.histories:
+            checkpoint = query_checkpoint(warehouse, self.table, history.generation)
+            query = str(checkpoint.query_id())
+            # What a generation was computed from came late to none of its batches.
+            seed = history.seed or Seed(bronze=-1)
+            others = others_published(self.operator, warehouse, seed.others)
+            copied = copied_batches(warehouse.batches, warehouse.places.pipeline, query, others)
+            closed = self.operator.traits.closed_to_ms
+            with suppress(CheckpointUnreadable):
+                # Gold's frontier costs more to know, and is asked of few.
+                read = batches_read(checkpoint, seed.bronze, lambda *_: 0, copied, closed, others)
+                # One without a number stands for all that the checkpoint has no longer.
+                found += [(history, query, one) for one in read if one.number is not None]
+        return found
 
-def _of_days(of: Input, stretch: Span) -> Dataset:
-    first, last = stretch.first.date(), stretch.last.date()
-    days = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
-    return dataset_of(of.bronze, days)
+    def _close_ms(self, history: History, query: str, read: BatchRead) -> int:
+        """Gold's close frontier that a batch ran under: its commit notes it, else gold's log."""
 
+        def emitted(commits: Sequence[Commit]) -> Iterator[EmittedNote]:
+            notes = (one.note for one in commits)
+            return (one for one in notes if isinstance(one, EmittedNote) and one.query == query)
 
-def _within(time: str, stretch: Span) -> str:
-    first, last = (f"TIMESTAMPTZ '{one.isoformat()}'" for one in (stretch.first, stretch.last))
-    return f'"{time}" BETWEEN {first} AND {last}'
+        number = read.number or 0
+        commits = history.commits(
+            lambda newest: any(one.batch <= number for one in emitted(newest))
+        )
+        noted = [one.close_ms for one in emitted(commits) if one.batch == number]
+        if noted and noted[0] is not None:
+            return noted[0]
+        return close_before_ms(self._publishes, read.first)
+
+    @cached_property
+    def _publishes(self) -> Sequence[Publish]:
+        return publishes(self.own.warehouse.gold(self.table))
 
 
 def _parts(
     connection: duckdb.DuckDBPyConnection, of: Input
 ) -> tuple[tuple[tuple[str, int], ...], int]:
     """The parts of the source with most rows, and how many rows those of the others have."""
-    held = schema_of(of.bronze).names
-    names = listed(one.name for one in of.origin if one.name in _PARTS and one.name in held)
+    names = listed(name for name in of.origin(of.bronze) if name in _PARTS)
     if not names:
         return (), 0
     found = connection.execute(
@@ -319,44 +300,20 @@ def _parts(
     return told, sum(one[-1] for one in found[_SHOWN_PARTS:])
 
 
-def _sampled(
-    connection: duckdb.DuckDBPyConnection,
-    of: Input,
-    sql: str,
-    time: str,
-    by_batch: Mapping[int, Ingested],
-) -> tuple[BronzeRow, ...]:
-    held = schema_of(of.bronze).names
-    names = [one.name for one in of.origin if one.name in held]
+def _samples(
+    connection: duckdb.DuckDBPyConnection, of: Input, time: str
+) -> tuple[tuple[BronzeRow, ...], tuple[BronzeRow, ...]]:
+    """The first rows, and the first that came late."""
     # The same ones each time, also of rows that are alike but for where they come from.
-    order = listed([time, *names])
-    found = connection.sql(f"{sql} ORDER BY {order} LIMIT {SAMPLE}").to_arrow_table()
-    return tuple(
-        BronzeRow(
-            event_time=row[time],
-            place=RowPlace({name: row[name] for name in names}),
-            batch=row["_batch"],
-            read_at=row.get("_batch_time"),
-            run=_run(by_batch, row["_batch"]),
-            late=row["_is_late"],
-            values={name: cut(row[name]) for name in held if not name.startswith("_")},
-        )
-        for row in found.to_pylist()
+    first = f"ORDER BY {listed([time, *of.origin(of.bronze)])} LIMIT {SAMPLE}"
+    every, late = (
+        connection.sql(f"FROM judged {which} {first}").to_arrow_table().to_pylist()
+        for which in ("", "WHERE _is_late")
     )
-
-
-def _run(by_batch: Mapping[int, Ingested], batch: int | None) -> str | None:
-    found = None if batch is None else by_batch.get(batch)
-    return found.run if found else None
-
-
-def cut(value: Any) -> Any:
-    """A value, of text no more than anybody reads."""
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"{value[: LONGEST_TEXT - 1]}…"
-    if isinstance(value, bytes) and len(value) > LONGEST_TEXT // 2:
-        return value[: LONGEST_TEXT // 2]
-    if isinstance(value, list | tuple | Mapping):
-        text = str(value)
-        return value if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-    return value
+    held = [name for name in schema_of(of.bronze).names if not name.startswith("_")]
+    rows = [*every, *late]
+    told = [
+        BronzeRow(**vars(one), late=row["_is_late"], values={name: cut(row[name]) for name in held})
+        for row, one in zip(rows, of.source_rows(of.bronze, rows, time), strict=True)
+    ]
+    return tuple(told[: len(every)]), tuple(told[len(every) :])

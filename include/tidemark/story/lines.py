@@ -6,18 +6,18 @@ their record. A line is counted only in a file that has not changed since it was
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any
 
 from tidemark.errors import StorageUnavailable
-from tidemark.pipeline.model import FilesSource
+from tidemark.pipeline.model import FilesSource, Source
 from tidemark.sources.files.codecs import FAULTS, unpacked, why_not_read
 from tidemark.sources.formats.formats import JSON_LINES, format_of
 from tidemark.sources.source import PLACE
 from tidemark.storage.files import FileMissing, Options, open_file
-from tidemark.story.story import BronzeRow, RejectedRow, RowPlace
+from tidemark.story.story import RowPlace
 
 # So much of a file, unpacked, is read for its lines.
 MOST_BYTES = 64 * 1024 * 1024
@@ -25,78 +25,59 @@ MOST_BYTES = 64 * 1024 * 1024
 _MOST_FILES = 20
 FILE = "_file"
 
-Told = TypeVar("Told", BronzeRow, RejectedRow)
+
+def row_places(
+    source: Source,
+    options: Options,
+    origins: Sequence[Mapping[str, Any]],
+    read_at: Sequence[datetime | None],
+) -> list[RowPlace]:
+    """Where rows come from, of files with their lines, as far as they can be told: by the columns
+    that say it, and when the batches that read them were planned."""
+    if not isinstance(source, FilesSource):
+        return [RowPlace(origin) for origin in origins]
+    asked: dict[str, dict[int, datetime | None]] = defaultdict(dict)
+    for origin, time in zip(origins, read_at, strict=True):
+        if origin.get(FILE) is not None and origin.get(PLACE.name) is not None:
+            asked[origin[FILE]][origin[PLACE.name]] = time
+    told: dict[tuple[str, int | None], dict[str, Any]] = {}
+    for number, (file, places) in enumerate(asked.items()):
+        if format_of(source.format, file) != JSON_LINES:
+            told |= {(file, at): {"record": at + 1} for at in places}
+            continue
+        lines, unknown = dict[int, int](), "of so many files none is read for it"
+        if number < _MOST_FILES:
+            lines, unknown = _counted(file, places, options)
+        told |= {(file, at): {"line": lines[at]} if at in lines else {"unknown": unknown}
+                 for at in places}  # fmt: skip
+    unnoted = {"unknown": "its place in the file was not noted when it was read"}
+    return [
+        RowPlace(origin, **told.get((origin[FILE], origin.get(PLACE.name)), unnoted))
+        if origin.get(FILE) is not None
+        else RowPlace(origin)
+        for origin in origins
+    ]
 
 
-class Lines:
-    """Finds lines in the files of a source, each read once: `ask` for all rows, then `told`."""
-
-    def __init__(self, source: FilesSource, options: Options) -> None:
-        self._source, self._options = source, options
-        self._asked: dict[str, dict[int, datetime | None]] = {}
-        self._found: dict[tuple[str, int], RowPlace] = {}
-
-    def ask(self, rows: Iterable[Told]) -> None:
-        """Note where the lines of these rows are to be looked for."""
-        for row in rows:
-            file, place = row.place.origin.get(FILE), row.place.origin.get(PLACE.name)
-            if file is not None and place is not None:
-                self._asked.setdefault(file, {})[place] = row.read_at
-
-    def told(self, rows: Iterable[Told]) -> tuple[Told, ...]:
-        """The rows with their lines, as far as they can be told."""
-        if not self._found:
-            self._look()
-        return tuple(replace(row, place=self._place(row.place)) for row in rows)
-
-    def _place(self, place: RowPlace) -> RowPlace:
-        file, at = place.origin.get(FILE), place.origin.get(PLACE.name)
-        if file is None:
-            return place
-        if at is None:
-            return replace(place, unknown="its place in the file was not noted when it was read")
-        found = self._found[file, at]
-        return replace(place, line=found.line, record=found.record, unknown=found.unknown)
-
-    def _look(self) -> None:
-        for number, (file, places) in enumerate(self._asked.items()):
-            if format_of(self._source.format, file) != JSON_LINES:
-                for at in places:
-                    self._found[file, at] = RowPlace({}, record=at + 1)
-                continue
-            unknown = "of so many files none is read for it" if number >= _MOST_FILES else None
-            counted: Mapping[int, int] = {}
-            if unknown is None:
-                counted, unknown = self._counted(file, places)
-            for at in places:
-                line = counted.get(at)
-                self._found[file, at] = RowPlace({}, line=line, unknown=None if line else unknown)
-
-    def _counted(
-        self, file: str, places: Mapping[int, datetime | None]
-    ) -> tuple[dict[int, int], str | None]:
-        """The lines that begin at these bytes, and why others are not known."""
-        if reason := why_not_read(file):
-            return {}, reason
-        found: dict[int, int] = {}
-        try:
-            opened = open_file(file, 0, self._options)
-            read_at = [time for time in places.values() if time is not None]
-            # A later time than its batch's is that of another content.
-            if len(read_at) < len(places) or opened.facts.modified > min(read_at):
-                return {}, "the file has changed since it was read, or may have"
-            left, line, position = sorted(places), 1, 0
-            for chunk in unpacked(file, opened.chunks):
-                while left and left[0] < position + len(chunk):
-                    at = left.pop(0)
-                    line_at = line + chunk.count(b"\n", 0, at - position)
-                    found[at] = line_at
-                line += chunk.count(b"\n")
-                position += len(chunk)
-                if not left or position > MOST_BYTES:
-                    break
-            return found, "it lies too far into the file to count its lines" if left else None
-        except (FileMissing, FileNotFoundError):
-            return found, "the file is not there any more"
-        except (StorageUnavailable, *FAULTS) as error:
-            return found, f"the file cannot be read ({str(error) or type(error).__name__})"
+def _counted(
+    file: str, places: Mapping[int, datetime | None], options: Options
+) -> tuple[dict[int, int], str]:
+    """The lines that begin at these bytes, and why others are not known."""
+    if reason := why_not_read(file):
+        return {}, reason
+    text, unknown = bytearray(), "it lies too far into the file to count its lines"
+    try:
+        opened = open_file(file, 0, options)
+        read_at = [time for time in places.values() if time is not None]
+        # A later time than its batch's is that of another content.
+        if len(read_at) < len(places) or opened.facts.modified > min(read_at):
+            return {}, "the file has changed since it was read, or may have"
+        for chunk in unpacked(file, opened.chunks):
+            text += chunk
+            if len(text) > min(max(places), MOST_BYTES):
+                break
+    except (FileMissing, FileNotFoundError):
+        unknown = "the file is not there any more"
+    except (StorageUnavailable, *FAULTS) as error:
+        unknown = f"the file cannot be read ({str(error) or type(error).__name__})"
+    return {at: text.count(b"\n", 0, at) + 1 for at in places if at < len(text)}, unknown

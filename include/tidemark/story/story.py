@@ -13,6 +13,10 @@ from typing import Any
 from tidemark.recompute.differences import plain
 
 FORMAT = 1
+# So many rows of a kind are told.
+SAMPLE = 50
+LONGEST_TEXT = 200
+_BESIDE_MEASURES = ("window_end", "local_date", "status", "revision", "updated_by")
 
 
 @dataclass(frozen=True)
@@ -59,18 +63,35 @@ class RowPlace:
 
 
 @dataclass(frozen=True)
-class BronzeRow:
-    """A row of bronze. `batch` is that of ingest, planned at `read_at`, `run` what committed it.
-    `late`: did it come after its row of gold was closed to it? `values` are its columns, texts cut.
-    """
+class SourceRow:
+    """A row that came from the source. `batch` is that of ingest, planned at `read_at`, `run` what
+    committed it."""
 
-    event_time: datetime
+    event_time: datetime | None
     place: RowPlace
     batch: int | None
     read_at: datetime | None
     run: str | None
+
+
+@dataclass(frozen=True)
+class BronzeRow(SourceRow):
+    """A row of bronze. `late`: did it come after its row of gold was closed to it? `values` are its
+    columns, texts cut."""
+
     late: bool | None
     values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RejectedRow(SourceRow):
+    """A rejected row whose event time lies in the row of gold. `of_key`: has its text the keys?
+    None where that cannot be told. `raw` is cut."""
+
+    reason: str
+    detail: str
+    raw: str | None
+    of_key: bool | None
 
 
 @dataclass(frozen=True)
@@ -104,22 +125,6 @@ class RowsOfInput:
     other_batches: int
     sample: tuple[BronzeRow, ...]
     late_sample: tuple[BronzeRow, ...]
-
-
-@dataclass(frozen=True)
-class RejectedRow:
-    """A rejected row whose event time lies in the row of gold. `of_key`: has its text the keys?
-    None where that cannot be told. `raw` is cut."""
-
-    reason: str
-    detail: str
-    raw: str | None
-    event_time: datetime | None
-    place: RowPlace
-    batch: int | None
-    read_at: datetime | None
-    run: str | None
-    of_key: bool | None
 
 
 @dataclass(frozen=True)
@@ -194,12 +199,21 @@ class Story:
 
 def story_document(story: Story) -> dict[str, Any]:
     """The story as JSON can hold it: times as ISO 8601, numbers that JSON does not have as text."""
-    return {name: _plain(value) for name, value in asdict(story).items()}
+    document: dict[str, Any] = plain(asdict(story))
+    return document
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return plain(value)
+def measures_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of gold or of its history without what it has beside keys and measures."""
+    return {name: value for name, value in values.items() if name not in _BESIDE_MEASURES}
+
+
+def cut(value: Any) -> Any:
+    """A value, of text no more than anybody reads."""
+    if isinstance(value, bytes):
+        return value[: LONGEST_TEXT // 2]
+    is_text = isinstance(value, str)
+    if is_text or isinstance(value, list | tuple | Mapping):
+        text = value if is_text else str(value)
+        return value if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return value

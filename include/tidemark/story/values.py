@@ -1,4 +1,5 @@
-"""Which values a row of gold had, by the histories of all generations, in their order.
+"""Which values a row of gold had, by the histories of all generations: in their order, and whether
+gold ever showed them.
 
 A row of `changes` says which run computed it and why. What came after what is told by the versions
 of the commits: a note of each says whose rows it has, so that no other row has to be read. Of what
@@ -8,10 +9,11 @@ the log has no longer, runs tell it, or nobody.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -20,23 +22,38 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.gold.plan import GoldState
-from tidemark.operators.operator import Operator
+from tidemark.ledger.ledger import STREAM
 from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.contract.contract import Seed
-from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.storage.delta.notes import EmittedNote, RecomputedNote, note_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.delta.history import FAILURE
+from tidemark.storage.delta.notes import EmittedNote, Note, RecomputedNote, note_of
 from tidemark.story.asked import Asked
-from tidemark.story.runs_known import KnownPublish, RunsKnown
+from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
 
-STREAM = "stream"
 _RECENT = 50
 # Of one row; beyond are only counted.
 MOST_VALUES = 1_000
-_BESIDE = ("cause", "generation", "run", "batch", FAILURE)
+_VERSION, _TIME, _KIND = "_commit_version", "_commit_timestamp", "_change_type"
+_BESIDE = {"cause", "generation", "run", "batch", "rows", FAILURE, _VERSION, _TIME, _KIND}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a history: its version, when it was made, and what it says of itself."""
+
+    version: int
+    at: datetime
+    note: Note | None
+
+    @property
+    def holds(self) -> Hashable:
+        """What tells its rows from those of other commits: of the stream a batch, else why and by
+        which run they were computed; a run that was given twice may have two."""
+        if isinstance(self.note, RecomputedNote):
+            return self.note.cause, self.note.run
+        return self.note.batch if isinstance(self.note, EmittedNote) else None
 
 
 @dataclass(frozen=True)
@@ -49,171 +66,136 @@ class History:
     identity: Mapping[str, str]
     seed: Seed | None
 
+    def commits(self, are_enough: Callable[[Sequence[Commit]], bool]) -> Sequence[Commit]:
+        """Its commits, the newest first: the last ones where these are enough, else all."""
+        return self._newest if are_enough(self._newest) else self._all
 
-@dataclass(frozen=True)
-class Commit:
-    version: int
-    at: datetime
+    @cached_property
+    def _newest(self) -> Sequence[Commit]:
+        return self._commits(_RECENT)
+
+    @cached_property
+    def _all(self) -> Sequence[Commit]:
+        return self._commits(None)
+
+    def _commits(self, limit: int | None) -> Sequence[Commit]:
+        return [
+            Commit(int(one["version"]), instant_of(int(one.get("timestamp") or 0)), note_of(one))
+            for one in self.changes.history(limit)
+        ]
 
 
 def values_of(
-    histories: Sequence[History], operator: Operator, asked: Asked, runs: RunsKnown, gold: GoldState
+    histories: Sequence[History], asked: Asked, runs: KnownRuns, gold: GoldState
 ) -> tuple[list[RowValue], list[str]]:
     """All values, those of former generations first, and sentences on what is not known."""
     found, notes = list[RowValue](), list[str]()
+    if not histories:
+        notes.append("The history of the table is gone: which values came before, nobody knows")
     for history in histories:
-        rows = _rows(history, asked)
+        if not history.identity:
+            notes.append(
+                f"Generation {history.generation} had rows by another window, other keys or "
+                "another condition: none of its values is one of this row."
+            )
+            continue
+        which = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
+        rows = asked.found_in(
+            history.changes, history.identity, f"cause NOT IN ({which})", MOST_VALUES + 1
+        )
         if len(rows) > MOST_VALUES:
             notes.append(
                 f"Generation {history.generation} has {len(rows):,} values of the row; of these "
                 f"{MOST_VALUES:,} are told."
             )
-            rows = rows[:MOST_VALUES]
-        values = _ordered([_value(row, history) for row in _with_commits(rows, history)], runs)
-        if any(one.version is None for one in values):
+        values = [_value(row, history) for row in _with_commits(rows[:MOST_VALUES], history, asked)]
+        # Those that the log no longer knows came before those that it knows.
+        older = [one for one in values if one.version is None]
+        known = sorted(
+            (one for one in values if one.version is not None), key=lambda one: one.version or 0
+        )
+        if older:
             notes.append(
                 f"The log of generation {history.generation} has been cleaned since some of its "
                 "values came: what came after what is told by their runs, where these are known."
             )
-        known = [one for one in runs.publishes if one.generation == history.generation]
+        known_to = (one for one in runs.publishes if one is not None)
+        publishes = [one for one in known_to if one.generation == history.generation]
         if gold.generation == history.generation:
-            known.append(
-                KnownPublish(None, gold.generation, gold.changes, instant_of(gold.close_ms))
-            )
-        found += judged(values, known, runs)
+            close = instant_of(gold.close_ms)
+            publishes.append(KnownPublish(None, gold.generation, gold.changes, close))
+        found += judged([*_by_runs(older, runs), *known], publishes, runs)
     return [_undone(one, runs) for one in found], notes
 
 
-def _rows(history: History, asked: Asked) -> list[dict[str, Any]]:
-    """The row's, in no order."""
-    start = asked.start.isoformat()
-    with duckdb_in_utc() as connection:
-        connection.register("changes", dataset_of(history.changes, f"window_start = '{start}'"))
-        connection.register("asked", asked.row)
-        same = " AND ".join(
-            f'c."{own}" IS NOT DISTINCT FROM a."{name}"' for name, own in history.identity.items()
-        )
-        others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
-        found = connection.sql(
-            f"""
-            SELECT c.* FROM (
-                FROM changes WHERE window_start = TIMESTAMPTZ '{start}' AND cause NOT IN ({others})
-            ) c SEMI JOIN asked a ON {same} LIMIT {MOST_VALUES + 1}
-            """
-        ).to_arrow_table()
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
+def _with_commits(
+    rows: Sequence[dict[str, Any]], history: History, asked: Asked
+) -> Iterator[dict[str, Any]]:
+    """Each with the commit that has it, as the feed of changes tells it, where the log does."""
+    by_key: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_key[_key(row)].append(row)
+    commits = history.commits(lambda newest: by_key.keys() <= {one.holds for one in newest})
+    for key, own in by_key.items():
+        has = [one for one in commits if one.holds == key]
+        if len(has) > 1:
+            # A run was given twice: the feed, where it is still there, says what came with which.
+            with suppress(DeltaError, OSError, pa.ArrowException, duckdb.Error):
+                own = [
+                    {**row, _TIME: one.at}
+                    for one in has
+                    for row in _fed(history, one.version, asked)
+                ]
+        elif has:
+            own = [{**row, _VERSION: has[0].version, _TIME: has[0].at} for row in own]
+        yield from own
 
 
-def _with_commits(rows: Sequence[dict[str, Any]], history: History) -> list[dict[str, Any]]:
-    """Each with `_commit`, that which has it; None where the log does not tell."""
-    keys = [_key(row) for row in rows]
-    found: dict[tuple[Any, ...], list[Commit]] = defaultdict(list)
-    for limit in (_RECENT, None):
-        found.clear()
-        for commit in history.changes.history(limit):
-            note = note_of(commit)
-            at = Commit(int(commit["version"]), instant_of(int(commit.get("timestamp") or 0)))
-            if isinstance(note, EmittedNote):
-                found[(note.batch,)].append(at)
-            elif isinstance(note, RecomputedNote):
-                found[note.cause, note.run].append(at)
-        # A key stands in one commit, but for a run that was given twice.
-        if all(found[key] for key in keys):
-            break
-    alike = {key for key in keys if len(found[key]) > 1}
-    rows = [
-        {**row, "_commit": found[key][0] if len(found[key]) == 1 else None}
-        for row, key in zip(rows, keys, strict=True)
-    ]
-    for key in alike:
-        mine = [row for row, one in zip(rows, keys, strict=True) if one == key]
-        _by_feed(mine, found[key], history)
-    return rows
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the note of its commit has of a row."""
+def _key(row: Mapping[str, Any]) -> Hashable:
+    """What its commit holds."""
     by_batch = row["cause"] == STREAM or (row["batch"] is not None and row["batch"] < 0)
-    return (row["batch"],) if by_batch else (row["cause"], row["run"])
+    return row["batch"] if by_batch else (row["cause"], row["run"])
 
 
-def _by_feed(rows: Sequence[dict[str, Any]], commits: Sequence[Commit], history: History) -> None:
-    """A run was given twice, and both times computed the row: the feed of its commits tells which
-    has which, where it is still there."""
-    told = [name for name in schema_of(history.changes).names if name in rows[0]]
-    left = list(rows)
-    for commit in commits:
-        with suppress(DeltaError, OSError, pa.ArrowException, duckdb.Error):
-            there = [
-                {name: row[name] for name in told} for row in _added(history, commit.version, rows)
-            ]
-            for row in left:
-                if {name: row[name] for name in told} in there:
-                    row["_commit"] = commit
-                    left.remove(row)
-                    break
-
-
-def _added(
-    history: History, version: int, rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """What a commit appended of the same start."""
-    start = next(iter(rows))[history.identity["window_start"]]
+def _fed(history: History, version: int, asked: Asked) -> list[dict[str, Any]]:
     feed = history.changes.load_cdf(starting_version=version, ending_version=version)
-    with duckdb_in_utc() as connection:
-        connection.register("feed", pa.RecordBatchReader.from_stream(feed))
-        sql = f"FROM feed WHERE window_start = TIMESTAMPTZ '{start.isoformat()}'"
-        found: list[dict[str, Any]] = connection.sql(sql).to_arrow_table().to_pylist()
-    return found
+    rows = pa.RecordBatchReader.from_stream(feed)
+    return asked.found_in(rows, history.identity, "true", MOST_VALUES)
 
 
 def _value(row: Mapping[str, Any], history: History) -> RowValue:
-    identity = {*history.identity.values(), *_BESIDE, "_commit", "rows"}
+    beside = {*history.identity.values(), *_BESIDE}
     gone = not row["rows"] or row.get(FAILURE) is not None
-    values = {} if gone else {name: of for name, of in row.items() if name not in identity}
-    commit: Commit | None = row["_commit"]
     return RowValue(
-        values=values,
+        values={} if gone else {name: of for name, of in row.items() if name not in beside},
         rows=row["rows"] or 0,
         cause=row["cause"],
         run=row["run"],
         batch=row["batch"],
         generation=history.generation,
-        version=commit.version if commit else None,
-        at=commit.at if commit else None,
+        version=row.get(_VERSION),
+        at=row.get(_TIME),
         failure=row.get(FAILURE),
     )
 
 
-def _ordered(values: Sequence[RowValue], runs: RunsKnown) -> list[RowValue]:
-    """Those that the log no longer knows came before those that it knows."""
-    known = [one for one in values if one.version is not None]
-    known.sort(key=lambda one: one.version or 0)
-    older = [one for one in values if one.version is None]
-    if len(older) > 1:
-        older = _by_runs(older, runs)
-    return [*older, *known]
-
-
-def _by_runs(values: list[RowValue], runs: RunsKnown) -> list[RowValue]:
-    if all(one.cause == STREAM and one.batch is not None for one in values):
-        return sorted(values, key=lambda one: one.batch or 0)
+def _by_runs(values: Sequence[RowValue], runs: KnownRuns) -> list[RowValue]:
+    """Those whose commits are not known, in the order of their runs, or of the stream's batches."""
+    of_stream = all(one.cause == STREAM and one.batch is not None for one in values)
     started = {one.run: runs.started(one.run) for one in values}
     # Of one run, what the stream emitted is appended first; of two computations nobody knows.
-    keys = [(one.run, one.cause == STREAM) for one in values]
-    if None in started.values() or len(set(keys)) < len(keys):
-        values = [replace(one, in_order=False) for one in values]
-    return sorted(
-        values,
-        key=lambda one: (
-            at.timestamp() if (at := started[one.run]) else 0.0, one.cause != STREAM, one.batch or 0
-        ),
-    )  # fmt: skip
+    places = {(one.run, one.cause == STREAM) for one in values}
+    sure = of_stream or (None not in started.values() and len(places) == len(values))
+
+    def order(one: RowValue) -> tuple[Any, ...]:
+        at = None if of_stream else started[one.run]
+        return at.timestamp() if at else 0.0, one.cause != STREAM, one.batch or 0
+
+    return sorted((replace(one, in_order=sure or len(values) < 2) for one in values), key=order)
 
 
 def judged(
-    values: Sequence[RowValue], publishes: Sequence[KnownPublish], runs: RunsKnown
+    values: Sequence[RowValue], publishes: Sequence[KnownPublish], runs: KnownRuns
 ) -> Iterator[RowValue]:
     """Whether gold ever showed them: each publish takes, of what came since the one before, the
     last value that counts. `values` are in their order."""
@@ -231,15 +213,14 @@ def judged(
             shown[taken[-1]] = publish
         before = publish.changes
     for number, value in enumerate(values):
-        # Since a run that is known all publishes are.
-        known = runs.started(value.run) is not None and not runs.unknown
         if value.version is None:
             yield _judged_by_run(value, values[number + 1 :], publishes)
-        elif value.version in shown:
-            by = shown[value.version].run if known else None
-            yield replace(value, published=True, published_by=by)
-        else:
-            yield replace(value, published=False if known else None)
+            continue
+        # Since a run that is known all publishes are.
+        known = runs.started(value.run) is not None and None not in runs.publishes
+        by = shown.get(value.version)
+        published = True if by else False if known else None
+        yield replace(value, published=published, published_by=by.run if by and known else None)
 
 
 def _judged_by_run(
@@ -247,7 +228,7 @@ def _judged_by_run(
 ) -> RowValue:
     """Of one whose commit is not known: a run published what it computed last, and gold's newest
     publish the last of all."""
-    own = [one for one in publishes if one.run == value.run and value.run is not None]
+    own = any(one.run == value.run for one in publishes if one.run is not None)
     replaced = not value.in_order or any(one.run == value.run for one in later)
     if own and not replaced and value.cause != SEAL:
         return replace(value, published=True, published_by=value.run)
@@ -263,11 +244,11 @@ def _counts(value: RowValue, publish: KnownPublish) -> bool:
     return publish.close is not None and end <= publish.close
 
 
-def _undone(value: RowValue, runs: RunsKnown) -> RowValue:
+def _undone(value: RowValue, runs: KnownRuns) -> RowValue:
     for rewind in runs.rewinds:
-        if value.run == rewind.run:
+        if value.run == rewind["run"]:
             return replace(value, cause="rewind")
         at = value.at or runs.started(value.run)
-        if value.run in rewind.runs and at is not None and at < rewind.at:
-            return replace(value, undone=rewind.id)
+        if value.run in (rewind["runs"] or ()) and at is not None and at < rewind["time"]:
+            return replace(value, undone=rewind["id"])
     return value

@@ -23,7 +23,7 @@ class IngestCommit:
     """A commit of ingest: its batch, what its note says, and the rows that it really appended.
 
     `scheduled_ms` is the scheduled time of the run that made it, `parts` how many parts of the
-    source were rejected as a whole.
+    source were rejected as a whole. `run` made it; None: its note is older than that entry.
     """
 
     version: int
@@ -33,6 +33,7 @@ class IngestCommit:
     parts: int
     appended: int
     scheduled_ms: int
+    run: str | None = None
 
 
 def rows_appended(table: DeltaTable, after_version: int) -> int:
@@ -139,6 +140,7 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
             parts=len(note.verdicts),
             appended=_appended(commit),
             scheduled_ms=note.scheduled_ms or 0,
+            run=note.run,
         )
 
 

@@ -67,6 +67,23 @@ def append_once(place: OpsPlace, schema: pa.Schema, description: str, rows: Sequ
         _append_new(table, schema, rows)
 
 
+def own_rows(
+    table: DeltaTable | None,
+    pipeline: str,
+    columns: Collection[str],
+    wanted: ds.Expression | None = None,
+) -> list[dict[str, Any]]:
+    """A pipeline's rows, those that are wanted, in no order; a column that the table lacks is
+    null."""
+    if table is None:
+        return []
+    known = dataset_of(table, f"pipeline = '{pipeline}'")
+    own = ds.field("pipeline") == pipeline
+    there = [name for name in columns if name in known.schema.names]
+    rows = known.to_table(there, filter=own if wanted is None else own & wanted).to_pylist()
+    return [{**dict.fromkeys(columns), **row} for row in rows]
+
+
 def newest_rows(
     table: DeltaTable, pipeline: str, time: str, number: int, kinds: Collection[str] = ()
 ) -> list[dict[str, Any]]:
