@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from html import unescape
 from html.parser import HTMLParser
@@ -164,6 +165,31 @@ def test_a_store_that_does_not_answer_is_given_up(
     over.set()
     assert answer.status_code == 503
     assert "The store has not answered within" in answer.text
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_is_told_until_it_is_back(place: Place) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        options = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{nobody.getsockname()[1]}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "here",
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        here = place.settings
+        away = {"root": "s3://bucket/root", "pipelines": str(here.pipelines_folder)}
+        now = [here.model_copy(update=away | {"storage_options": options})]
+        client = TestClient(page_app(lambda: now[0], lambda: _Nobody(True), lambda: NOW))
+        for path in ("/p/clicks", "/p/clicks/rejects"):
+            answer = client.get(path)
+            assert answer.status_code == 500, path
+            assert "StorageUnavailable: The table s3://bucket/root/clicks" in answer.text, path
+            assert "Load it again" in answer.text, path
+        now[0] = here
+        for path in ("/", "/p/clicks", "/p/clicks/rejects"):
+            assert client.get(path).status_code == 200, path
 
 
 def test_a_root_that_is_away_leaves_pages_that_say_so(tmp_path: Path) -> None:
