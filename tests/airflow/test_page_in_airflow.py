@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from starlette.testclient import TestClient
 
 from tests.kit.running import Place
 from tests.page.world import STORY, addresses, make_world
+from tests.runs.pipelines import BEGAN, ended
 from tidemark.airflow.page_access import DagAccess, dag_access
 from tidemark.airflow.plugin import TidemarkPlugin
 from tidemark.page.app import HEADERS
@@ -73,6 +76,23 @@ def test_whoever_may_not_read_a_dag_sees_nothing_of_its_pipeline(app: FastAPI) -
     assert client.get(f"/p/clicks/t/per_10m/story{STORY}").status_code == 404
     assert client.get("/dag/clicks").status_code == 200
     assert client.get("/dag/new").headers["location"] == "../p/new"
+
+
+def test_runs_lead_to_airflow_and_what_can_be_done_to_its_dag(app: FastAPI, tmp_path: Path) -> None:
+    run, place = "scheduled__2026-07-01T12:30:00+00:00", Place(tmp_path / "root")
+    ended(place, run, BEGAN + timedelta(minutes=20), dag="clicks")
+    ended(place, "of a group", BEGAN + timedelta(minutes=15), dag="etl")
+    ended(place, "of another's", BEGAN + timedelta(minutes=16), dag="secret")
+    text = as_somebody(app, "clicks", "clicks__backfill", "etl").get("/p/clicks").text
+    links = re.findall(r'href="\.\./\.\./dags/([^"]*)" data-airflow', text)
+    of_run = "clicks/runs/scheduled__2026-07-01T12%3A30%3A00%2B00%3A00"
+    # The runs of the command, and those of a Dag that they may not read, have none.
+    assert links == [
+        *("clicks", of_run, f"{of_run}/tasks/stream", "etl/runs/of%20a%20group"),
+        *("clicks", "clicks__backfill"),
+    ]
+    for command in ("run", "backfill", "rewind", "migrate", "accept"):
+        assert f"tidemark {command} clicks" in text
 
 
 def test_the_backfills_dag_belongs_to_its_pipeline(app: FastAPI) -> None:

@@ -51,6 +51,7 @@ def ended(
     late: Late = TABLE.late,
     seconds: float = 6,
     others: Mapping[str, Late] | None = None,
+    dag: str | None = None,
 ) -> None:
     """A run's row in `ops/runs`, as a run writes it at its end; `others` are further tables."""
     unpublished: dict[str, Any] = {"gold": None, "published_windows": None} if held else {}
@@ -69,6 +70,7 @@ def ended(
             for name, one in {"per_10m": late, **(others or {})}.items()
         },
         error=RunError.of(error) if error else None,
+        dag=dag,
     )
     record_run(place.warehouse.runs, result)
 
