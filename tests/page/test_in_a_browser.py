@@ -199,4 +199,11 @@ def test_it_follows_the_look_of_the_frame_that_it_is_in(browser: Browser, addres
     page.evaluate("document.documentElement.className = 'light'")
     frame.wait_for_function("document.documentElement.dataset.theme === 'light'")
     assert frame.evaluate(look) != dark
+    # A link to Airflow changes the address of the page around, and tells it.
+    page.evaluate("addEventListener('popstate', () => { window.told = location.pathname; })")
+    link = '<a id="out" data-airflow href="/dags/x/runs/a%2Bb">out</a>'
+    frame.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", link)
+    frame.click("#out")
+    page.wait_for_function("window.told === '/dags/x/runs/a%2Bb'")
+    assert frame.url.endswith("/p/orders")
     context.close()
