@@ -28,7 +28,7 @@ from tidemark.errors import GoldNotFound, RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.page import charts, texts
 from tidemark.page.corrections import MOST as MOST_CORRECTIONS
-from tidemark.page.reading import MOST_RUNS, Reading
+from tidemark.page.reading import MOST_RUNS, PageReading
 from tidemark.page.rejects import MOST_ROWS, keys_in, reject_lines
 from tidemark.page.series import key_columns
 from tidemark.page.tables import OpenTables
@@ -184,7 +184,7 @@ class _Page:
         """The pipelines of a Dag, as Airflow asks for its tab: of any Dag, and as anybody."""
         dag = asked["dag"]
         name = next((dag.removesuffix(end) for end in DAG_SUFFIXES if dag.endswith(end)), dag)
-        reading = Reading(name, self._settings(), self._tables)
+        reading = PageReading(name, self._settings(), self._tables)
         if reading.file is not None and let.sees(name, reading.dag):
             return RedirectResponse(f"../p/{name}", 303)
         return self._list([one for one in self._statuses(let) if dag == _dag(one)], "../", dag)
@@ -204,9 +204,9 @@ class _Page:
                 self._overview = now, statuses
         return [one for one in statuses if let.sees(one.name, _dag(one))]
 
-    def _seen(self, let: Access, asked: Asked) -> Reading:
+    def _seen(self, let: Access, asked: Asked) -> PageReading:
         """404 where it is not to be seen: as where it is not."""
-        reading = Reading(asked["name"], self._settings(), self._tables)
+        reading = PageReading(asked["name"], self._settings(), self._tables)
         if reading.file is None or not let.sees(reading.name, reading.dag):
             raise HTTPException(404, f"There is no pipeline {reading.name} that you can see.")
         return reading
@@ -229,7 +229,7 @@ class _Page:
             is_cut=len(marked) >= MOST_CORRECTIONS, marked=len(marked), faults=reading.faults,
         )  # fmt: skip
 
-    def _table(self, let: Access, asked: Asked) -> tuple[Reading, Pipeline, str]:
+    def _table(self, let: Access, asked: Asked) -> tuple[PageReading, Pipeline, str]:
         reading, table = self._seen(let, asked), asked["table"]
         pipeline = reading.pipeline
         if pipeline is None:

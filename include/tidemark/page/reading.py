@@ -41,7 +41,7 @@ _LINES = 50
 _CHECKS = 200
 
 
-class Reading:
+class PageReading:
     """A pipeline, read for one page by the tables that this process holds open. A part that cannot
     be read is told in `faults`, and is missing; the others are shown."""
 
