@@ -192,7 +192,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker("engine")
     if len(set(groups.values())) == 1:
         # One file for both test processes, as the part `kinds` is.
-        groups = {item.nodeid: f"{groups[item.nodeid]} {_kind(item)}" for item in items}
+        engine = [item for item in items if item.nodeid in groups]
+        groups = {item.nodeid: f"{groups[item.nodeid]} {_kind(item)}" for item in engine}
     sizes = Counter(groups.values())
 
     def place(item: pytest.Item) -> tuple[int, int, str]:
