@@ -174,6 +174,20 @@ class RewindUnproven(TidemarkError):
     no query starts on it; the message says which backup brings it back."""
 
 
+class RetractionRefused(TidemarkError):
+    """Rows of a pipeline cannot be retracted, or brought back, as it is; the message says why, and
+    what to do."""
+
+
+class RetractionUnproven(TidemarkError):
+    """What a retraction left is not what was planned. The pipeline stays stopped."""
+
+
+class RetractionUnfinished(TidemarkError):
+    """A retraction of the pipeline was begun and not finished: its tables do not fit each other
+    until it is. The message says how to finish it."""
+
+
 class RewindUnfinished(TidemarkError):
     """A rewind of the pipeline was begun and not finished: its tables do not fit each other until
     it is. The message says how to finish it, and how to take it back."""

@@ -14,7 +14,7 @@ from tests.end_to_end.pages import example_after, page
 from tidemark.airflow import pipeline_dags
 
 Write = Callable[..., Path]
-SUFFIXES = ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+SUFFIXES = ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenance")
 ALL_DAGS = [f"ad_impressions{suffix}" for suffix in SUFFIXES]
 
 

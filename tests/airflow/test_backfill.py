@@ -97,7 +97,14 @@ def test_the_streams_documentation_names_it_and_why_airflow_backfills_are_not_al
 
 @pytest.mark.parametrize(
     "dag_id",
-    ["visits", "visits__backfill", "visits__migrate", "visits__rewind", "visits__maintenance"],
+    [
+        "visits",
+        "visits__backfill",
+        "visits__migrate",
+        "visits__rewind",
+        "visits__retract",
+        "visits__maintenance",
+    ],
 )
 def test_a_task_process_makes_only_the_dag_that_it_runs(
     write_pipeline: Write, monkeypatch: pytest.MonkeyPatch, dag_id: str

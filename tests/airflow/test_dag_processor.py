@@ -84,7 +84,7 @@ def test_a_broken_file_is_one_import_error_until_mended_and_the_good_dags_stay(
     assert processor.dags() == sorted(
         f"{name}{ending}"
         for name in ("hits", "visits")
-        for ending in ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+        for ending in ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenance")
     )
 
     write_pipeline("broken")

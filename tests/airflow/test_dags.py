@@ -42,7 +42,7 @@ print(json.dumps({"seconds": time.process_time() - began, "modules": list(sys.mo
 def dags_of(pipeline: str) -> list[str]:
     return [
         f"{pipeline}{ending}"
-        for ending in ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+        for ending in ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenance")
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     assert sorted(pipeline_dags()) == sorted(
         f"{name}{ending}"
         for name in ("hits", "visits")
-        for ending in ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+        for ending in ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenance")
     )
 
 

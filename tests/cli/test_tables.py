@@ -378,6 +378,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "accept": [],
     "migrate": [],
     "rewind": [of_runs_to_go_back_to],
+    "retract": [],
     "audit": [],
     "backfill": [],
     "status": [of_status],

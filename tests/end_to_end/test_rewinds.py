@@ -22,7 +22,7 @@ from tests.streaming.audits import audit
 from tidemark import commit_point
 from tidemark.cli.main import app
 from tidemark.runs.status.pipeline_status import pipeline_status
-from tidemark.runs.unfinished_rewind import unfinished_rewind
+from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.lease.lease import read_lease
 
@@ -34,7 +34,7 @@ When = Literal["before", "after"]
 # A point, and which of its times: rejects hold nothing here, so bronze goes back first.
 POINTS = [
     ("pipeline backed up", 1),
-    ("pipeline stopped for a rewind", 1),
+    ("pipeline stopped for an act", 1),
     ("table of a pipeline taken back", 1),
     ("table of a pipeline taken back", 2),
     ("table of a pipeline taken back", 3),
@@ -44,7 +44,7 @@ POINTS = [
     ("gold of another generation", 1),
     ("ledger rewound", 1),
     ("upkeep recorded", 1),
-    ("pipeline released after a rewind", 1),
+    ("pipeline released after an act", 1),
 ]
 SHORT = [("table of a pipeline taken back", 2, "after")]
 
@@ -151,11 +151,11 @@ def test_ended_anywhere_it_is_finished_by_a_repetition_or_taken_back(
 ) -> None:
     place = story.again()
     end_at(spark, place, point, time, when, to_run="run-0")
-    begun = unfinished_rewind(place.warehouse)
+    begun = unfinished_act(place.warehouse)
     standing = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert ("was begun and not finished" in standing.next_step) == (begun is not None)
     if begun is None:
-        assert point in ("pipeline backed up", "pipeline stopped for a rewind") or when == "after"
+        assert point in ("pipeline backed up", "pipeline stopped for an act") or when == "after"
     else:
         refused = run_warm(spark, place, "meanwhile").error
         assert refused is not None
@@ -170,7 +170,7 @@ def test_ended_anywhere_it_is_finished_by_a_repetition_or_taken_back(
     if begun is not None:
         place = story.again()
         end_at(spark, place, point, time, when, to_run="run-0")
-        begun = unfinished_rewind(place.warehouse)
+        begun = unfinished_act(place.warehouse)
         undone = rewind_warm(spark, place, undo=begun)
         assert undone.error is None, undone.error
         assert told(place) == story.before

@@ -19,7 +19,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.losses import find_losses
-from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+from tidemark.runs.unfinished_act import check_no_unfinished_act
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +94,7 @@ def test_who_joins_with_it_stops_where_it_could_not_begin_anew(
     result = rewind_warm(spark, other, "other-1")
     assert result.error is not None
     assert f"`tidemark migrate {place.name} --rebuild {TABLE}`" in result.error.message
-    check_no_unfinished_rewind(other.warehouse)
+    check_no_unfinished_act(other.warehouse)
     file.write_text(text)
     stopped = run_warm(spark, place, "stopped").error
     assert stopped is not None

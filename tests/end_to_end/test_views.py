@@ -26,7 +26,7 @@ from tests.streaming.audits import backfill, event
 from tidemark import read
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
-from tidemark.runs.unfinished_rewind import unfinished_rewind
+from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.upkeep.maintenance.maintain import plan_maintenance
 
@@ -133,7 +133,7 @@ def test_views_follow_backfills_migrations_rewinds_and_the_way_back(
     assert result.error is not None
     assert result.error.type == "ViewBroken"
     # It is finished all the same, and the next run writes the view.
-    assert unfinished_rewind(place.run("next").warehouse) is None
+    assert unfinished_act(place.run("next").warehouse) is None
     succeed(spark, place, "next")
     check(place)
     goes_on(spark, place)

@@ -114,7 +114,7 @@ def test_a_wheel_and_three_lines_make_a_dag_that_runs(installed: Installed) -> N
     installed.ask("-m", "airflow", "db", "migrate")
     # Warnings come before it.
     told = installed.ask("-m", "airflow", "dags", "list", "-l", "-o", "json").splitlines()[-1]
-    suffixes = ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+    suffixes = ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenance")
     assert {dag["dag_id"] for dag in json.loads(told)} == {PIPELINE + suffix for suffix in suffixes}
     installed.ask("-m", "airflow", "dags", "test", PIPELINE)
 

@@ -20,7 +20,7 @@ from tidemark.errors import RunFailed
 from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
 from tidemark.runs.status.recorded_status import all_statuses, record_status, recorded_status
 from tidemark.runs.status.state import PipelineState
-from tidemark.runs.unfinished_rewind import unfinished_mark
+from tidemark.runs.unfinished_act import unfinished_mark
 
 NOW = BEGAN + timedelta(minutes=25)
 

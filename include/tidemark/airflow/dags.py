@@ -1,5 +1,5 @@
-"""Dags from pipeline files, five each: stream, backfill, migration, rewind and maintenance. Parsed
-without loading any engine."""
+"""Dags from pipeline files, six each: stream, backfill, migration, rewind, retraction and
+maintenance. Parsed without loading any engine."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import (
-    BACKFILL_SUFFIX,
-    MAINTENANCE_SUFFIX,
-    MIGRATE_SUFFIX,
-    REWIND_SUFFIX,
+    DAG_SUFFIXES,
 )
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
@@ -39,7 +36,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 _LOG = logging.getLogger(__name__)
 # Of the ids of a pipeline's Dags.
-_SUFFIXES = ("", BACKFILL_SUFFIX, MAINTENANCE_SUFFIX, MIGRATE_SUFFIX, REWIND_SUFFIX)
+_SUFFIXES = ("", *DAG_SUFFIXES)
 # Who is told of a failure, and who of a recovery.
 _Told = tuple[tuple[Callback, ...], tuple[Callback, ...]]
 
@@ -53,9 +50,9 @@ def pipeline_dags(
     on_recovery: Callback | Sequence[Callback] | None = None,
     root: str | Path | None = None,
 ) -> dict[str, DAG]:
-    """Five Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
-    name, `NAME__backfill`, `NAME__migrate` and `NAME__rewind`, which are started by hand, and
-    `NAME__maintenance`, which runs once a day.
+    """Six Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
+    name, `NAME__backfill`, `NAME__migrate`, `NAME__rewind` and `NAME__retract`, which are started
+    by hand, and `NAME__maintenance`, which runs once a day.
 
     `folder` holds the files; without it, the settings' folder of pipelines. `settings` is the
     settings file; without it, the one that `load_settings` finds, also when a task runs. `root`

@@ -1,5 +1,5 @@
-"""The Dags that compute tables again from bronze, and their tasks: a backfill, a migration and a
-rewind. Started by hand, with parameters."""
+"""The Dags that compute tables again from bronze, and their tasks: a backfill, a migration, a
+rewind and a retraction. Started by hand, with parameters."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from tidemark.airflow.assets import asset_of, tell_changed
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.names import BACKFILL_SUFFIX, MIGRATE_SUFFIX, REWIND_SUFFIX
+from tidemark.pipeline.names import BACKFILL_SUFFIX, MIGRATE_SUFFIX, RETRACT_SUFFIX, REWIND_SUFFIX
 from tidemark.pipeline.places import Places
 from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
 from tidemark.recompute.migration_result import MigrationResult, migration_lines
+from tidemark.recompute.retract.result import RetractResult, retract_lines
 from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 from tidemark.runs.requests import (
     BackfillRequest,
     MigrationRequest,
     PipelineRequest,
+    RecomputeRequest,
+    RetractRequest,
     RewindRequest,
     RunRequest,
 )
 
 # Started by a person, or by another Dag; an Airflow backfill of it would repeat one range.
 RUN_TYPES = ("manual", "operator_triggered")
-# Of a request, what a parameter does not ask: who accepts is who started the Dag run.
-_NOT_ASKED = (*RunRequest.model_fields, "accept", "reason")
+# Of a request, what a parameter does not ask: who accepts is who started the Dag run. Of those that
+# publish one table, `accept` is asked as its reason.
+_NOT_ASKED = (*RunRequest.model_fields,)
+_ACCEPTED = ("accept", "reason")
 
 
 def _accepted(asked: dict[str, Any]) -> dict[str, Any]:
@@ -132,10 +137,40 @@ class RewindOperator(JobOperator):
         }
 
 
+class RetractOperator(JobOperator):
+    """Submits a retraction with the parameters `where`, `file`, `run`, `undo`, `reason`, `accept`
+    and `dry_run`.
+
+    Of its outlets, gold tables, those get an event whose rows changed. The plan, or what was done,
+    stands in the task's log; the act's id and how many rows moved go to XCom.
+    """
+
+    request_type = RetractRequest
+    doing = "The retraction"
+    result_type = RetractResult
+    begins_with_lease = True
+
+    def log_lines(self, result: RetractResult) -> list[str]:
+        return list(retract_lines(result))
+
+    def ended(self, context: Context, result: RetractResult) -> None:
+        tell_changed(self, context, result.run_id, result.published)
+
+    def summary(self, result: RetractResult, uri: str) -> dict[str, Any]:
+        change = result.change
+        return {
+            "result": uri,
+            "dry_run": result.dry_run,
+            "retraction": None if change is None else change.id,
+            "rows": None if change is None else change.rows,
+            "data_docs": result.data_docs,
+        }
+
+
 def recompute_dags(
     pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
 ) -> tuple[DAG, ...]:
-    """The three Dags. `dag_arguments` are those of the stream's Dag too, `task` those of its
+    """The four Dags. `dag_arguments` are those of the stream's Dag too, `task` those of its
     tasks."""
     return tuple(
         _dag(operator, suffix, task_id, pipeline, places, dag_arguments, task)
@@ -143,6 +178,7 @@ def recompute_dags(
             (BackfillOperator, BACKFILL_SUFFIX, "backfill"),
             (MigrateOperator, MIGRATE_SUFFIX, "migrate"),
             (RewindOperator, REWIND_SUFFIX, "rewind"),
+            (RetractOperator, RETRACT_SUFFIX, "retract"),
         )
     )
 
@@ -176,9 +212,9 @@ def _dag(
 
 def _params(request: type[PipelineRequest], pipeline: Pipeline) -> dict[str, Param]:
     """A parameter for each thing that is asked. Nothing is written unless somebody says so."""
-    params = {}
+    params, by_reason = {}, issubclass(request, RecomputeRequest)
     for name, schema in request.model_json_schema()["properties"].items():
-        if name in _NOT_ASKED:
+        if name in _NOT_ASKED or (by_reason and name in _ACCEPTED):
             continue
         one = {key: of for key, of in schema.items() if key not in ("title", "anyOf", "default")}
         if name == "table":
@@ -193,7 +229,7 @@ def _params(request: type[PipelineRequest], pipeline: Pipeline) -> dict[str, Par
             params[name] = Param(None, type=["null", "string"], **one)
         else:
             params[name] = Param(schema["default"], **one)
-    if "accept" in request.model_fields:
+    if by_reason:
         params["accept"] = Param(
             None,
             type=["null", "string"],
@@ -206,6 +242,7 @@ _DESCRIPTIONS = {
     "backfill": "Closed windows of {pipeline}, computed again from accepted rows",
     "migrate": "The next generation of a table of {pipeline}, computed from bronze",
     "rewind": "Takes {pipeline} back to the end of a former run",
+    "retract": "Takes rows of {pipeline} out of bronze that were a mistake",
 }
 _DOCUMENTATION = {
     "backfill": """\
@@ -252,6 +289,19 @@ too.
 - **`to_run`** is a run's id as `ops/runs` has it; `tidemark rewind {pipeline}` lists those
   that one can go back to. With neither that nor `undo`, a rewind that was killed is finished.
 - **Pause the stream's Dag** before, and unpause it when the source is as it should be.
+- **The way back**: `undo`, with the id that the task's log tells.
+""",
+    "retract": """\
+Takes rows of `{pipeline}` out of `bronze` that were a mistake. They go to the table `retracted`,
+and gold is as if they had never come: each table begins a new generation. A bronze that tables of
+other pipelines join with is refused.
+
+- **When**: rows were accepted that should never have come, and the source will not send them again.
+- **`where`**, Spark SQL on bronze's columns, **`file`**, **`run`** or **`undo`**: one of them names
+  the rows. With none of them, and `dry_run` off, a retraction that was killed is finished.
+- **`dry_run`** is on unless you switch it off: the task's log shows how many rows there are, and
+  which rows of gold change, before → after. Nothing is written.
+- **`reason`** is needed to do it. Where a check of a table keeps it back, `accept` overrides that.
 - **The way back**: `undo`, with the id that the task's log tells.
 """,
 }

@@ -23,6 +23,7 @@ from tidemark.cli.ops import ops
 from tidemark.cli.page import page
 from tidemark.cli.publish import publish
 from tidemark.cli.rejects import rejects
+from tidemark.cli.retract import retract
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
 from tidemark.cli.run import run
@@ -41,6 +42,7 @@ app.command()(publish)
 app.command()(accept)
 app.command()(migrate)
 app.command()(rewind)
+app.command()(retract)
 app.command()(audit)
 app.command()(backfill)
 app.command()(status)

@@ -99,11 +99,11 @@ def _tell(result: RewindResult, in_json: bool) -> None:
 def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:
     """The newest first."""
     from tidemark.recompute.rewind.past_runs import past_runs
-    from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+    from tidemark.runs.unfinished_act import check_no_unfinished_act
     from tidemark.storage.warehouse import Warehouse
 
     warehouse = Warehouse.of(pipeline.name, settings)
-    check_no_unfinished_rewind(warehouse)
+    check_no_unfinished_act(warehouse)
     runs = past_runs(pipeline, warehouse).runs[::-1]
     if in_json:
         print_documents(

@@ -10,7 +10,9 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
   but have no equation;
 - `late`, `open`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments
-  that bronze holds of them. Where the stream emits nothing, its lines count but have no equation.
+  that bronze holds of them. Where the stream emits nothing, its lines count but have no equation;
+- `retract`, and `unretract` the other way: rows that are in `retracted`, or were, = rows that
+  bronze lost. What a batch appended to bronze is still there, or is in `retracted`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
+RETRACT, UNRETRACT = "retract", "unretract"
 REWOUND = "rewound"
 
 _FIELDS: list[pa.Field[Any]] = [

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
 from tidemark.ledger.emitted import Emitted
-from tidemark.ledger.ledger import INGEST, STREAM, LedgerLine
+from tidemark.ledger.ledger import INGEST, RETRACT, STREAM, UNRETRACT, LedgerLine
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.repaired import Recomputed
 from tidemark.operators.touched import BatchCounts
 from tidemark.storage.delta.commits import IngestCommit, ingest_commits
+
+# The id of an act that moved rows: the second of its plan, in UTC.
+STAMP = "%Y%m%dT%H%M%SZ"
 
 
 def ingest_lines(
@@ -116,6 +120,19 @@ def stream_line(
         emitted=now,
         emitted_before=before,
         expects_late=operator.traits.equation is not Equation.ALL,
+    )
+
+
+def retraction_line(act: str, undoes: str | None, moved: int, of_bronze: int | None) -> LedgerLine:
+    """The line of an act, whose id is the time of its plan: how many rows `retracted` got, and how
+    many bronze lost (None: its log does not tell any more), or the other way."""
+    planned = datetime.strptime(act, STAMP).replace(tzinfo=UTC)
+    return LedgerLine(
+        kind=RETRACT if undoes is None else UNRETRACT,
+        source=RETRACT,
+        position=int(planned.timestamp()),
+        published=moved,
+        in_bronze=of_bronze,
     )
 
 

@@ -25,7 +25,7 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.ledger import INGEST, LedgerLine
-from tidemark.ledger.lines import as_noted, stream_line
+from tidemark.ledger.lines import as_noted, retraction_line, stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.lookups import is_lookup
@@ -37,7 +37,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.notes import RETRACTION, RetractedNote, note_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import FileMissing, read_bytes
 from tidemark.storage.warehouse import Warehouse
@@ -60,7 +62,7 @@ class Ledgered:
 
 def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
     """All lines that the tables tell, in the order of their kinds and batches."""
-    lines = list(_ingest_lines(source))
+    lines = [*_ingest_lines(source), *_retraction_lines(source)]
     for name in source.pipeline.tables:
         lines += _stream_lines(source, name)
         lines += _recomputed_lines(source, name)
@@ -73,7 +75,9 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     query = str(checkpoint.query_id())
     notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
-    accepted = dict(_rows(dataset_of(bronze), by_batch))
+    accepted = Counter(dict(_rows(dataset_of(bronze), by_batch)))
+    if (retracted := source.warehouse.retracted.open()) is not None:
+        accepted += Counter(dict(_rows(dataset_of(retracted), by_batch)))
     rejected: defaultdict[int, Counter[str]] = defaultdict(Counter)
     by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
     for batch, reason, count in _rows(dataset_of(rejects), by_reason):
@@ -93,6 +97,26 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             reasons=dict(sorted(rejected[batch].items())),
         )
         yield as_noted(line, note)
+
+
+def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:
+    """Of each act that bronze's log knows, or whose rows are in `retracted`."""
+    history = source.warehouse.bronze.existing().history()
+    notes = [note_of(commit) for commit in surviving_commits(history)]
+    acts = {note.id: note for note in notes if isinstance(note, RetractedNote)}
+    undone = {note.undoes for note in acts.values()}
+    there: dict[str, int] = {}
+    if (retracted := source.warehouse.retracted.open()) is not None:
+        sql = f"SELECT {RETRACTION}, count(*) FROM rows GROUP BY 1"
+        there = dict(_rows(dataset_of(retracted), sql))
+    for act in sorted({*acts, *there}):
+        note = acts.get(act)
+        if note is None:
+            yield retraction_line(act, None, there[act], None)
+        elif note.undoes is not None or act in undone:
+            yield retraction_line(act, note.undoes, note.rows, note.rows)
+        else:
+            yield retraction_line(act, None, there.get(act, 0), note.rows)
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:

@@ -124,6 +124,7 @@ def _totals() -> str:
         SELECT "table", kind, lines, CASE
             WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format(_OF_ALL)}
             WHEN kind = 'stream' THEN {_STREAM} || {_ASIDE}
+            WHEN kind IN ('retract', 'unretract') THEN {_RETRACTED}
             ELSE {_words("{windows} windows, {published} rows")} END
         FROM (
             SELECT kind, "table", count(*) AS lines, {sums}
@@ -140,6 +141,7 @@ def _newest() -> str:
     return f"""
         SELECT run, "table", kind, batch, CASE
             WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format("counted")}
+            WHEN kind IN ('retract', 'unretract') THEN {_RETRACTED}
             WHEN kind <> 'stream'
             THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
             WHEN emitted IS NULL THEN {_STREAM} || {_ASIDE}
@@ -171,6 +173,9 @@ _UNJUDGED = (
 )
 _JUDGED = _words(" = {accepted} accepted + {rejected} rejected")
 _INGEST = f"{_OFFSETS} || {_words('{read} read')} || {_UNJUDGED} || {_JUDGED}"
+_RETRACTED = f"""CASE WHEN kind = 'retract'
+    THEN {_words("{published} rows taken out of bronze, to `retracted`")}
+    ELSE {_words("{published} rows brought back to bronze")} END"""
 # By the rules that count accepted rows, as JSON.
 _COUNTED = "coalesce('; counted ' || {}, '')"
 _OF_ALL = """(

@@ -7,7 +7,8 @@ import re
 # Names of folders under the root: the same on every store and in every shell.
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 TABLE_NAMES_IN_USE = (
-    *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results", "rewinds"),
+    *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results", "retracted"),
+    *("retractions", "rewinds"),
 )
 PIPELINE_NAMES_IN_USE = ("ops",)
 _IN_USE = {"table": TABLE_NAMES_IN_USE, "pipeline": PIPELINE_NAMES_IN_USE}
@@ -17,14 +18,17 @@ BACKFILL_SUFFIX = "__backfill"
 MAINTENANCE_SUFFIX = "__maintenance"
 # … its migrations' with this …
 MIGRATE_SUFFIX = "__migrate"
-# … and its rewinds' with this.
+# … its rewinds' with this …
 REWIND_SUFFIX = "__rewind"
+# … and its retractions' with this.
+RETRACT_SUFFIX = "__retract"
 # What these Dags do.
 DAG_SUFFIXES = {
     BACKFILL_SUFFIX: "backfills",
     MAINTENANCE_SUFFIX: "maintenance",
     MIGRATE_SUFFIX: "migrations",
     REWIND_SUFFIX: "rewinds",
+    RETRACT_SUFFIX: "retractions",
 }
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (

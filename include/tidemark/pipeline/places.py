@@ -112,6 +112,16 @@ class Places:
         return f"{self.folder}/rewinds"
 
     @property
+    def retracted(self) -> str:
+        """The Delta table of rows that were taken out of bronze."""
+        return f"{self.folder}/retracted"
+
+    @property
+    def retractions(self) -> str:
+        """The folder of what retractions of the pipeline keep: the plan of each."""
+        return f"{self.folder}/retractions"
+
+    @property
     def status(self) -> str:
         """The file of how the pipeline stood when the last act on it ended."""
         return f"{self.folder}/status.json"

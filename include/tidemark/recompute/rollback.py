@@ -40,6 +40,7 @@ from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.notes import (
     PublishedNote,
     RetentionNote,
+    RetractedNote,
     RewoundNote,
     WidenedNote,
     as_metadata,
@@ -163,14 +164,16 @@ def _needed_and_dropped(place: TablePlace, read: int, needed: date) -> Iterator[
 
 
 def _changed_since(place: TablePlace, read: int) -> Iterator[str]:
-    """Did a rewind take a bronze back that the query has read up to a version, or did its columns
-    become wider? The query passes over such a commit: its state holds rows that bronze has no more,
-    or values of the former types."""
+    """Did a rewind take a bronze back that the query has read up to a version, were rows of it
+    retracted, or did its columns become wider? The query passes over such a commit: its state holds
+    rows that bronze has no more, or values of the former types."""
     bronze = place.existing()
     newer = bronze.version() - read + 1
     notes = [note_of(commit) for commit in (bronze.history(newer) if newer > 0 else [])]
     if any(isinstance(note, RewoundNote) for note in notes):
         yield f"{place.uri} was taken back by a rewind since its query has read it"
+    if any(isinstance(note, RetractedNote) for note in notes):
+        yield f"rows of {place.uri} were retracted, or brought back, since its query has read it"
     if any(isinstance(note, WidenedNote) for note in notes):
         yield f"columns of {place.uri} got wider types since its query has read it"
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from deltalake import DeltaTable
 
@@ -47,10 +48,11 @@ from tidemark.runs.ledger_fit import misfits
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
-from tidemark.storage.delta.notes import RewoundNote, note_of
+from tidemark.storage.delta.notes import RetractedNote, RewoundNote, note_of
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
+_Note = TypeVar("_Note", RewoundNote, RetractedNote)
 _MOST_SHOWN = 5
 # Leftovers, which are told by their age, are nothing to a run.
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,7 +64,7 @@ class Loss:
 
     `what` names both sides, `at_most` what is lost at most, `way_out` what to do. `by_hand` are the
     commits where it is rows that were changed by hand: they can be accepted. `rewound`: it was
-    taken back by a rewind of which the table has not begun anew.
+    taken back by a rewind, or lost rows by a retraction, since which the table has not begun anew.
     """
 
     name: str
@@ -435,7 +437,7 @@ def _changed_since(
             "gold.",
             _way_out(table, one),
         )
-    if (rewound := _rewound_since(one, noted)) is not None:
+    if (rewound := _newest_note(one, noted, RewoundNote)) is not None:
         yield Loss(
             one.name,
             one.uri,
@@ -446,8 +448,19 @@ def _changed_since(
             "is there by now.",
             rewound=True,
         )
-    # What the other pipeline has accepted is its own: who joins with it has to audit too.
     is_other = one in table.others
+    if is_other and (act := _newest_note(one, noted, RetractedNote)) is not None:
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{act.rows:,} rows of {one.uri} were retracted, or brought back (the retraction "
+            f"{act.id}), since {of} ({table.gold.uri}).",
+            "Wrong at most: what gold shows of these rows.",
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
+            "is there by now.",
+            rewound=True,
+        )
+    # What the other pipeline has accepted is its own: who joins with it has to audit too.
     after = max(noted, _accepted(table, one)) if is_other else noted
     if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
         yield _by_hand(table, one, by_hand, of)
@@ -464,12 +477,13 @@ def _has_another_history(table: TableInventory, one: FoundTable, version: int) -
     return found >= 0 and found != noted
 
 
-def _rewound_since(one: FoundTable, version: int) -> RewoundNote | None:
-    """The newest rewind that took a table back behind a version."""
+def _newest_note(one: FoundTable, version: int, kind: type[_Note]) -> _Note | None:
+    """The newest note of a kind in a table's commits behind a version: of a rewind that took it
+    back, say."""
     if one.table is None or one.at <= version:
         return None
     notes = (note_of(commit) for commit in one.table.history(one.at - version))
-    return next((note for note in notes if isinstance(note, RewoundNote)), None)
+    return next((note for note in notes if isinstance(note, kind)), None)
 
 
 def _accepted(table: TableInventory, one: FoundTable) -> int:

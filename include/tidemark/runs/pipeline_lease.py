@@ -11,7 +11,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
-from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
 from tidemark.runs.wall_clock import check_clock
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
@@ -30,14 +30,15 @@ def pipeline_lease(
     purpose: str,
     on_lapse: OnLapse = halt,
     ends_processes: bool = True,
-    rewinds: bool = False,
+    finishes: ActKind | None = None,
     any_clock: bool = False,
 ) -> Iterator[Lease]:
     """Hold the pipeline's lease for a writer, which may take it over by the rules; one that is not
     to end processes only where those of the holder are gone.
 
-    Raises RootMissing, LeaseHeld where another run works, RewindUnfinished where a rewind left the
-    tables in the middle, unless the writer `rewinds`, and ClockWrong unless it takes `any_clock`.
+    Raises RootMissing, LeaseHeld where another run works, RewindUnfinished or
+    RetractionUnfinished where such an act left the tables in the middle, unless the writer
+    `finishes` acts of its kind, and ClockWrong unless it takes `any_clock`.
     `on_lapse` is called when the lease is lost: a job ends itself (`halt`), for it must not go on.
     """
     check_root(settings)
@@ -51,8 +52,7 @@ def pipeline_lease(
         on_lapse=on_lapse,
         ends_processes=ends_processes,
     ) as lease:
-        if not rewinds:
-            check_no_unfinished_rewind(warehouse)
+        check_no_unfinished_act(warehouse, unless=finishes)
         if not any_clock:
             check_clock(pipeline.name, ingest_checkpoint(warehouse), lease.clocks())
         yield lease

@@ -19,6 +19,7 @@ from tidemark.pipeline.instants import utc_instant
 from tidemark.runs.acceptance import CheckOverride, acceptance
 
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
+NO_REASON = '--reason "…" is missing: why the rows were a mistake'
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
     datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
@@ -240,6 +241,51 @@ class RewindRequest(RunRequest):
     def finishes(self) -> bool:
         """Is only what was begun to be finished?"""
         return not (self.to_run or self.to_offsets or self.undo)
+
+
+class RetractRequest(RunRequest):
+    """Take rows out of bronze that were a mistake, or bring them back.
+
+    The rows that a condition names, of a file, or of a run; or those of a former retraction go
+    back. None of these: what was begun is finished.
+    """
+
+    job = "tidemark.streaming.jobs.retract"
+    kind = "retract"
+
+    where: str | None = Field(
+        default=None, description="Spark SQL on bronze's columns, as in `spotId = 111`."
+    )
+    file: str | None = Field(
+        default=None, description="All rows of a file: its name as `_file` has it, or its end."
+    )
+    of_run: str | None = Field(
+        default=None, validation_alias="run", description="All rows that a run took in."
+    )
+    undo: str | None = Field(
+        default=None, description="Bring back the rows of the retraction of this id."
+    )
+    reason: str | None = Field(default=None, description="Why; it is kept.")
+    accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
+    dry_run: bool = Field(
+        default=False, description="Only show what would be done; change nothing."
+    )
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if sum(one is not None for one in (self.where, self.file, self.of_run, self.undo)) > 1:
+            raise ValueError("--where, --file, --run and --undo exclude each other")
+        return self
+
+    @property
+    def accepted(self) -> CheckOverride | None:
+        """Who publishes in spite of checks, and why."""
+        return acceptance(self.accept, self.reason, self.by) if self.accept else None
+
+    @property
+    def finishes(self) -> bool:
+        """Is only what was begun to be finished?"""
+        return (self.where, self.file, self.of_run, self.undo) == (None, None, None, None)
 
 
 class AuditRequest(PipelineRequest):

@@ -51,6 +51,11 @@ class Warehouse:
         """Rejected rows, with the reason."""
         return self.table_at(self.places.rejects)
 
+    @property
+    def retracted(self) -> TablePlace:
+        """Rows that were taken out of bronze, by whom, and why."""
+        return self.table_at(self.places.retracted)
+
     def changes(self, table: str, generation: int) -> TablePlace:
         """The append-only history of a table's windows in a generation."""
         return self.table_at(self.places.changes(table, generation))

@@ -46,6 +46,11 @@ def counting(rows: DataFrame, where: str | None) -> DataFrame:
     return rows if where is None else rows.where(F.bit_count(F.expr(where)) == 1)
 
 
+def not_counting(rows: DataFrame, where: str) -> DataFrame:
+    """The other ones."""
+    return rows.where(F.coalesce(F.bit_count(F.expr(where)), F.lit(0)) == 0)
+
+
 def counted_rows(
     bronze: DataFrame, operator: Operator, planned: bool = False, looked_up: Found = NOTHING
 ) -> DataFrame:

@@ -1,6 +1,6 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
 housekept, one for each state store that was checked, one for each query that was compacted, one for
-each table that was maintained, and one for each rewind of a pipeline."""
+each table that was maintained, and one for each rewind of a pipeline and for each retraction."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
 from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.commit_point import commit_point
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import (
     COUNT,
     NUMBER,
@@ -28,7 +30,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
-REWIND = "rewind"
+REWIND, RETRACT = "rewind", "retract"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),
@@ -69,6 +71,11 @@ _REWIND = pa.struct(
         *ops_columns(pa.list_(TEXT), "runs"),
     ]
 )
+# Of a retraction, or of the undo of one: its rows, who did it, and why.
+_RETRACTION = pa.struct(
+    [*ops_columns(TEXT, "id", "undoes"), *ops_columns(COUNT, "rows"),
+     *ops_columns(TEXT, "condition", "reason", "by")]
+)  # fmt: skip
 # `place`, of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
 _FIELDS = [
     *ops_columns(TEXT, "pipeline", "run"),
@@ -83,6 +90,7 @@ _FIELDS = [
     *ops_columns(TEXT, "place"),
     *ops_columns(_COMPACTION, "compaction"),
     *ops_columns(_REWIND, "rewind"),
+    *ops_columns(_RETRACTION, "retraction"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of the pipeline"
@@ -119,6 +127,15 @@ def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
         write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
+
+
+def has_upkeep(upkeep: OpsPlace, pipeline: str, run_id: str) -> bool:
+    """Has a rewind or a retraction its row?"""
+    if upkeep.open() is None:
+        return False
+    known = dataset_of(upkeep.existing(), f"pipeline = '{pipeline}' AND run = '{run_id}'")
+    its = (ds.field("pipeline") == pipeline) & (ds.field("run") == run_id)
+    return known.count_rows(its) > 0
 
 
 def row_head(

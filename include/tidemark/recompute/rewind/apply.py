@@ -2,7 +2,7 @@
 
 The life of a rewind, under the pipeline's lease:
 1. copy the ingest's checkpoint, and last the plan (`keep_backup`);
-2. stop the pipeline: nothing else of it runs until 8 (`runs/unfinished_rewind.py`);
+2. stop the pipeline: nothing else of it runs until 8 (`runs/unfinished_act.py`);
 3. rejects and bronze as they were, their transactions lowered, each in one commit;
 4. the checkpoint's files after the batch go, or come back from a backup; the source's notes too;
 5. gold of each table as it was, with its frontier, in one commit each;
@@ -44,7 +44,7 @@ from tidemark.recompute.rewind.input import copied_checkpoint
 from tidemark.runs.found import REJECTS
 from tidemark.runs.generations import REWIND
 from tidemark.runs.losses import find_losses
-from tidemark.runs.unfinished_rewind import rewind_folder
+from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.sources.notes import notes_place
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.fence import fence_tables

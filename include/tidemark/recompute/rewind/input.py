@@ -11,7 +11,7 @@ from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.rewind.change import CHECKPOINT
-from tidemark.runs.unfinished_rewind import rewind_folder
+from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.notes import SourceNotes, notes_place, source_notes
 from tidemark.storage.files import FileMissing, read_bytes, stat_files

@@ -50,7 +50,7 @@ from tidemark.recompute.rewind.tables import (
 from tidemark.recompute.table_change import change_of
 from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
 from tidemark.runs.generations import ABANDONED, abandoned, generations
-from tidemark.runs.unfinished_rewind import rewind_folder, unfinished_rewind
+from tidemark.runs.unfinished_act import rewind_folder, unfinished_act
 from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -164,7 +164,7 @@ def plan_undo(
     )
     update = {
         "undone": (before.run_id, *runs.after(before.planned_at)),
-        "over_unfinished": unfinished_rewind(warehouse) is not None,
+        "over_unfinished": unfinished_act(warehouse) is not None,
     }
     change = plan.change.model_copy(update=update)
     return PipelineRewindPlan(change, plan.notes, (*reasons, *plan.refused))

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from deltalake import DeltaTable
-
 from tidemark.gold.pins import Published
 from tidemark.ledger.ledger import settle_ledger
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -18,11 +16,12 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.recompute.rewind.change import PipelineChange
 from tidemark.runs.contract.recorded import seeds_of
-from tidemark.runs.unfinished_rewind import rewind_folder
+from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.record import REWIND, append_upkeep
+from tidemark.upkeep.record import REWIND, append_upkeep, has_upkeep
 
 # Of a row of gold, what says only which run wrote it.
 _NOT_ITS_OWN = "updated_by"
@@ -37,8 +36,7 @@ def settle_lines(change: PipelineChange, pipeline: Pipeline, warehouse: Warehous
 
 def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
     """Its row in `ops/upkeep`, once."""
-    table = warehouse.upkeep.open()
-    if table is not None and any(True for _ in _rows(change, warehouse)):
+    if has_upkeep(warehouse.upkeep, change.pipeline, change.run_id):
         return
     row: dict[str, Any] = {
         "pipeline": change.pipeline,
@@ -59,29 +57,24 @@ def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
     append_upkeep(warehouse.upkeep, [row])
 
 
-def _rows(change: PipelineChange, warehouse: Warehouse) -> Iterator[dict[str, Any]]:
-    table = warehouse.upkeep.existing()
-    own = f"pipeline = '{change.pipeline}' AND run = '{change.run_id}'"
-    found = dataset_of(table, own).to_table(columns=["pipeline", "run"]).to_pylist()
-    return (row for row in found if row == {"pipeline": change.pipeline, "run": change.run_id})
-
-
 def changed_by_rewind(
     change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse
 ) -> Iterator[tuple[str, Published]]:
     """By table, the windows that are there no more, are new, or differ; not of a table where none
     does. Columns that gold does not have both times are left out."""
     for gold in change.golds:
-        place = warehouse.gold(gold.table)
         if gold.back is None:
             continue
         identity = operator_of(pipeline, gold.table).identity
-        found = _changed(place.at_version(gold.back.seen), place.existing(), identity)
+        found = changed_since(warehouse.gold(gold.table), gold.back.seen, identity)
         if found is not None:
             yield gold.table, found
 
 
-def _changed(before: DeltaTable, after: DeltaTable, identity: tuple[str, ...]) -> Published | None:
+def changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> Published | None:
+    """Which rows of gold differ from those of a version: from the first to the last, those that
+    are gone among them; None where none does."""
+    before, after = place.at_version(seen), place.existing()
     rows = {"before": dataset_of(before), "after": dataset_of(after)}
     of_before = rows["before"].schema.names
     both = [name for name in rows["after"].schema.names if name in of_before]

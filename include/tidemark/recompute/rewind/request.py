@@ -12,7 +12,7 @@ from tidemark.recompute.rewind.past_runs import past_runs
 from tidemark.recompute.rewind.plan import PipelineRewindPlan, plan_to_run, plan_undo
 from tidemark.recompute.rewind.points import run_before_offsets
 from tidemark.runs.requests import RewindRequest
-from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -32,9 +32,10 @@ def planned(
     where another one is in the middle that it does not take back."""
     warehouse = Warehouse.of(pipeline.name, settings)
     if asked.undo is not None:
+        check_no_unfinished_act(warehouse, unless=ActKind.REWIND)
         runs = past_runs(pipeline, warehouse)
         return plan_undo(pipeline, settings, runs, asked.undo, now)
-    check_no_unfinished_rewind(warehouse)
+    check_no_unfinished_act(warehouse)
     runs = past_runs(pipeline, warehouse)
     if asked.to_offsets:
         to = run_before_offsets(pipeline, settings, runs, asked.offsets)

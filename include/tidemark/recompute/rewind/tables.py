@@ -17,6 +17,7 @@ from tidemark.storage.delta.notes import (
     AcceptedNote,
     IngestNote,
     PublishedNote,
+    RetractedNote,
     WidenedNote,
     note_of,
 )
@@ -74,6 +75,20 @@ def published_by(table: DeltaTable, at: int) -> str | None:
 def _before(place: TablePlace, table: DeltaTable, at: int, later: list[int]) -> int:
     by_hand = (commit.version for commit in commits_by_hand(table, place, at))
     return min([*later, *by_hand], default=table.version() + 1) - 1
+
+
+def _acts_between(table: DeltaTable, version: int) -> list[str]:
+    """The retractions behind a version that were not taken back behind it too, and those of before
+    that were; the newest first."""
+    odd: dict[str, None] = {}
+    for commit in _since(table, version):
+        note = note_of(commit)
+        if isinstance(note, RetractedNote):
+            if note.rows_of in odd:
+                del odd[note.rows_of]
+            else:
+                odd[note.rows_of] = None
+    return list(odd)
 
 
 def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
@@ -140,6 +155,12 @@ def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: in
         yield (
             f"Columns of {place.uri} have got wider types since, by which its tables are computed; "
             "its version of then has the former ones."
+        )
+    if acts := _acts_between(table, version):
+        yield (
+            f"Rows of {place.uri} were retracted since, or brought back ({shown(acts)}), and going "
+            "back would undo only half of that: they would be in bronze and in `retracted`, or in "
+            "neither. Name a later run; or take back first what was retracted (`tidemark retract`)."
         )
     now, before = _properties(table), _properties(then)
     constraints = {name for name in now.keys() ^ before.keys() if name.startswith(_CONSTRAINT)}

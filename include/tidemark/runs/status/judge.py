@@ -13,6 +13,7 @@ from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
+from tidemark.runs.unfinished_act import PipelineAct
 from tidemark.sources.lag import NotAsked
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import LeaseRecord, time_text
@@ -58,7 +59,7 @@ def judge_pipeline(
     losses: Sequence[Loss] = (),
     tables: Sequence[TableStatus] = (),
     source: Lag | NotAsked | None = None,
-    unfinished: str | None = None,
+    unfinished: PipelineAct | None = None,
     clock: Sequence[str] = (),
     published: datetime | None = None,
 ) -> Standing:
@@ -68,7 +69,7 @@ def judge_pipeline(
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
     `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell. `tables`
     say which of their windows fail, `source` what was not read of it and what of that is gone,
-    `unfinished` which rewind ended in the middle, `clock` what does not fit this machine's clock.
+    `unfinished` which act ended in the middle, `clock` what does not fit this machine's clock.
     `published`: when the run began that published last, where `runs` has none.
     """
     if lease is not None and lease.at_work:
@@ -79,8 +80,8 @@ def judge_pipeline(
     if unfinished is not None:
         return Standing(
             PipelineState.STOPPED,
-            f"The rewind {unfinished} was begun and not finished, and no run starts: `tidemark "
-            f"rewind {name} --apply` finishes it, --undo {unfinished} --apply takes it back.",
+            f"The {unfinished.kind} {unfinished.id} was begun and not finished, and no run starts. "
+            f"{unfinished.ways_out(name)}",
         )
     if clock:
         return Standing(

@@ -28,7 +28,7 @@ from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus, table_status
-from tidemark.runs.unfinished_rewind import unfinished_rewind
+from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.runs.wall_clock import clock_faults
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
@@ -123,7 +123,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
-    unfinished = unfinished_rewind(warehouse)
+    unfinished = unfinished_act(warehouse)
     frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse)) if runs else None
     tables = tuple(
         table_status(table, operator_of(pipeline, table), warehouse, runs, frozen)

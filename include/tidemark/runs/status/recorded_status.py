@@ -30,7 +30,7 @@ from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.runs.status.judge import Standing, judge_pipeline
 from tidemark.runs.status.pipeline_status import PipelineStatus, file_status, pipeline_status
 from tidemark.runs.status.state import PipelineState
-from tidemark.runs.unfinished_rewind import unfinished_mark
+from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import at_once, is_there, read_bytes, remove_files, write_bytes

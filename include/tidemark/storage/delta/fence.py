@@ -47,7 +47,7 @@ def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlac
         )
     )
     copies = map(warehouse.lookup, pipeline.lookup)
-    return (warehouse.bronze, warehouse.rejects, *copies, *of_tables)
+    return (warehouse.bronze, warehouse.rejects, warehouse.retracted, *copies, *of_tables)
 
 
 @commit_point(

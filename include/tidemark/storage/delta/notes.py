@@ -24,6 +24,9 @@ from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import Facts
 
 _ENTRY = "userMetadata"
+# Columns that `retracted` has beside bronze's: the act, when it was planned, who did it, and why.
+RETRACTION, RETRACTED_AT, RETRACTED_BY = "_retraction", "_retracted_at", "_retracted_by"
+RETRACTED_BECAUSE = "_reason"
 # Of what cannot be read an error shows so much.
 _SHOWN = 300
 
@@ -144,6 +147,22 @@ class RewoundNote(Facts):
     to_version: int
 
 
+class RetractedNote(Facts):
+    """Rows that a retraction of this id moved from bronze to `retracted`, or, where it `undoes`
+    another one, back. Said by the commits of both tables."""
+
+    kind: Literal["retracted"] = "retracted"
+    version: Literal[1] = 1
+    id: str
+    rows: int
+    undoes: str | None = None
+
+    @property
+    def rows_of(self) -> str:
+        """The act that took these rows out of bronze."""
+        return self.undoes or self.id
+
+
 Note = (
     IngestNote
     | EmittedNote
@@ -154,6 +173,7 @@ Note = (
     | AcceptedNote
     | LookupNote
     | RewoundNote
+    | RetractedNote
 )
 
 _NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])

@@ -9,7 +9,7 @@ Delta's PROTOCOL.md, "Per-file Statistics".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
@@ -160,6 +160,43 @@ def replace_files(
             [_added(file) for file in files],
             "overwrite",
             schema,
+            table.metadata().partition_columns,
+            commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
+        )
+
+
+def rewrite_files(
+    table: DeltaTable,
+    names: Collection[str],
+    files: Sequence[WrittenFile],
+    what: str,
+    note: Note,
+    now: datetime,
+) -> None:
+    """One commit after which the table has `files` in the place of those that have these names,
+    some of whose rows they hold. Raises StorageUnavailable where it got another commit since it
+    was opened. `now` is in UTC."""
+    there = pa.table(table.get_add_actions()).to_pylist()
+    gone = [
+        RemoveAction(
+            one["path"],
+            True,
+            int(now.timestamp() * 1_000),
+            one["size_bytes"],
+            {
+                name: None if value is None else str(value)
+                for name, value in (one["partition"] or {}).items()
+            },
+        )
+        for one in there
+        if unquote(one["path"]).rpartition("/")[2] in names
+    ]
+    metadata = {**as_metadata(note), ROWS_ADDED: "0"}
+    with appending(table, what):
+        table.create_write_transaction(
+            [*map(_added, files), *gone],
+            "append",
+            table.schema(),
             table.metadata().partition_columns,
             commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
         )

@@ -40,11 +40,13 @@ from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_ru
 from tidemark.runs.requests import RewindRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
-from tidemark.runs.unfinished_rewind import (
+from tidemark.runs.unfinished_act import (
+    ActKind,
+    PipelineAct,
     release_after,
     rewind_folder,
     stop_for,
-    unfinished_rewind,
+    unfinished_act,
 )
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.result_file import RunError
@@ -56,7 +58,7 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
-from tidemark.streaming.jobs.rewound_readers import begin_readers
+from tidemark.streaming.jobs.rewound_readers import back_at, begin_readers
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.migration import (
     apply_migration,
@@ -130,7 +132,9 @@ def _work(
     session: StartSession,
     on_lapse: OnLapse,
 ) -> None:
-    lease = pipeline_lease(run.pipeline, run.settings, run.run_id, REWIND, on_lapse, rewinds=True)
+    lease = pipeline_lease(
+        run.pipeline, run.settings, run.run_id, REWIND, on_lapse, finishes=ActKind.REWIND
+    )
     with lease as held:
         done.took_over = takeover_text(held.took_over)
         run = replace(run, fence=held.check)
@@ -152,7 +156,8 @@ def _work(
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
-        done.left = begin_readers(run, change, progress, session, on_lapse)
+        went = back_at(run, change)
+        done.left = begin_readers(run, change, went, progress, session, on_lapse)
         release_after(run.warehouse)
         # One that cannot be computed keeps no rewind from being finished.
         write_views(run.pipeline.tables, run.warehouse)
@@ -162,9 +167,9 @@ def _work(
 
 def _begun(run: Run, asked: RewindRequest, now: datetime, done: RewindSoFar) -> PipelineChange:
     """What is carried out: planned now, backed up and begun, or begun before. RewindRefused."""
-    unfinished = unfinished_rewind(run.warehouse)
+    unfinished = unfinished_act(run.warehouse)
     if unfinished is not None:
-        change = read_change(rewind_folder(run.warehouse, unfinished))
+        change = read_change(unfinished.folder(run.warehouse))
         if is_of(change, asked):
             done.change = change
             return change
@@ -172,12 +177,12 @@ def _begun(run: Run, asked: RewindRequest, now: datetime, done: RewindSoFar) -> 
             raise RewindRefused(
                 f"{run.pipeline.name} was to go back to {change.to}, and that was not finished. "
                 f"Finish it: `tidemark rewind {run.pipeline.name} --apply`. Or take it back: "
-                f"--undo {unfinished}. Nothing was changed."
+                f"--undo {unfinished.id}. Nothing was changed."
             )
     plan = planned(run.pipeline, run.settings, asked, now)
     _keep_plan(done, plan)
     keep_backup(plan.change, run.warehouse)
-    stop_for(run.warehouse, plan.change.id)
+    stop_for(run.warehouse, PipelineAct(ActKind.REWIND, plan.change.id))
     return plan.change
 
 

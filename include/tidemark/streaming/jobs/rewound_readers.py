@@ -1,4 +1,5 @@
-"""Tables of other pipelines that join with a bronze which went back: each begins a generation.
+"""Tables of other pipelines that join with a bronze which went back, or of which rows were
+retracted: each begins a generation.
 
 Their own bronze stays as it is, and what is closed in them stays closed: it is computed again from
 what both bronzes hold now, and corrected as the rows come again.
@@ -14,6 +15,7 @@ from tidemark.operators.operator import BRONZE
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
+from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.rewind.change import PipelineChange, Reader
 from tidemark.recompute.rewind.result import LeftReader
 from tidemark.runs.pipeline_lease import OnLapse
@@ -27,13 +29,14 @@ from tidemark.streaming.session import StartSession
 
 def begin_readers(
     run: Run,
-    change: PipelineChange,
+    change: PipelineChange | Retraction,
+    back_at: int | None,
     progress: Progress,
     session: StartSession,
     on_lapse: OnLapse,
 ) -> tuple[LeftReader, ...]:
-    """Under the leases of those pipelines; those that could not begin one."""
-    back_at = _back_at(run, change)
+    """Under the leases of those pipelines; those that could not begin one. `back_at`: the version
+    by which bronze went back, or lost rows; None where it has not."""
     if back_at is None:
         return ()
     left = []
@@ -44,7 +47,7 @@ def begin_readers(
     return tuple(left)
 
 
-def _back_at(run: Run, change: PipelineChange) -> int | None:
+def back_at(run: Run, change: PipelineChange) -> int | None:
     """The version by which bronze went back; None where it has not."""
     for commit in run.warehouse.bronze.existing().history():
         note = note_of(commit)
@@ -55,7 +58,7 @@ def _back_at(run: Run, change: PipelineChange) -> int | None:
 
 def _begin(
     run: Run,
-    change: PipelineChange,
+    change: PipelineChange | Retraction,
     reader: Reader,
     back_at: int,
     progress: Progress,

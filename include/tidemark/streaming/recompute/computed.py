@@ -30,7 +30,7 @@ from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.expression_errors import said_of_expression
-from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at
+from tidemark.streaming.inputs import Inputs, counted_rows, input_at, not_counting, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
 from tidemark.streaming.recompute.widening import widened
@@ -62,14 +62,16 @@ def compute(
     operator: Operator,
     frozen_before_ms: int | None,
     failing: pa.Table | None = None,
+    without: str | None = None,
 ) -> Computed:
     """By bronze as it is now; ExpressionFailed where more than a few fail the query.
 
     `failing`: the identities of some that are known to fail, and are computed one by one.
+    `without`: rows that fulfil this condition are left out, as if bronze did not have them.
     """
     bronze, others = run.warehouse.bronze.existing(), _versions(operator, run)
     operator = reading_at(operator, run, others)
-    inputs = _inputs(spark, run, operator, bronze.version(), others)
+    inputs = _inputs(spark, run, operator, bronze.version(), others, without)
     streamed = streamed_operator(operator)
     rows = range_of(operator, bronze, NEVER_MS, frozen_before_ms)
     if rows is None:
@@ -175,10 +177,17 @@ def _at(others: Mapping[str, int]) -> ReadAt:
 
 
 def _inputs(
-    spark: SparkSession, run: Run, operator: Operator, version: int, others: Mapping[str, int]
+    spark: SparkSession,
+    run: Run,
+    operator: Operator,
+    version: int,
+    others: Mapping[str, int],
+    without: str | None = None,
 ) -> Inputs:
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
+    if without is not None:
+        rows = not_counting(rows, without)
     beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
     wide = with_all_columns(session, widened(session, rows, run.pipeline), run.pipeline)
     return {BRONZE: counted_rows(wide, operator), **beside}

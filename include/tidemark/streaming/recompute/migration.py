@@ -167,16 +167,19 @@ class Migration:
             return compared(connection, self.former, self.to)
 
 
-def compute_table(spark: SparkSession, run: Run, name: str, change: Change) -> Computed:
+def compute_table(
+    spark: SparkSession, run: Run, name: str, change: Change, without: str | None = None
+) -> Computed:
     """All windows of a table by the pipeline's file; needs no lease.
 
-    Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
+    Bronze is read as it is now, but for rows that fulfil the condition `without`: rows of a held
+    run, and of a killed one, are in gold then.
     """
     operator = operator_of(run.pipeline, name)
     check_others_are_there(operator, run.warehouse)
     found = gold_before(run, name, operator, change)
     failing = _known_failing(run, operator, name, found.state.generation, change.predecessors)
-    return compute(spark, run, operator, found.frozen_before_ms, failing)
+    return compute(spark, run, operator, found.frozen_before_ms, failing, without)
 
 
 def _known_failing(

@@ -155,6 +155,7 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
     tables, reading = Warehouse.of(pipeline.name, settings), readers(pipeline, settings)
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
     yield MaintainedTable("rejects", tables.rejects, reading[tables.rejects.uri])
+    yield MaintainedTable("retracted", tables.retracted)
     for name, table in pipeline.tables.items():
         changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])

@@ -1,0 +1,87 @@
+"""What a retraction changes: frozen, and kept in its folder as JSON, with who did it and why.
+
+A repetition after a kill carries out what stands there, and plans nothing anew.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from tidemark.errors import RetractionRefused
+from tidemark.recompute.rewind.change import CHANGE, Reader
+from tidemark.storage.delta.notes import RetractedNote
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing
+from tidemark.storage.result_file import Facts
+
+
+class RetractedTable(Facts):
+    """A table of the pipeline that begins a generation. `gold`: the version seen, None for none;
+    `newest_generation`: the newest that was ever begun."""
+
+    table: str
+    gold: int | None
+    newest_generation: int
+
+
+class ChangedRows(Facts):
+    """How many rows of gold have other values, are gone or are new, and the first of them."""
+
+    windows: int
+    examples: tuple[str, ...] = ()
+
+
+class Retraction(Facts):
+    """One act: rows go from bronze to `retracted`, or, where it `undoes` another act, back.
+
+    `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
+    `files` with other rows, `staying` ones. Of an undo the rows are those of the act in
+    `retracted`, and nothing of bronze is written again.
+    """
+
+    format: Literal[1] = 1
+    id: str
+    run_id: str
+    pipeline: str
+    planned_at: AwareDatetime
+    by: str
+    reason: str
+    what: str
+    condition: str
+    undoes: str | None = None
+    bronze: int
+    rows: int
+    dates: tuple[date, ...]
+    files: tuple[str, ...] = ()
+    staying: int = 0
+    tables: tuple[RetractedTable, ...]
+    readers: tuple[Reader, ...] = ()
+
+    @property
+    def transaction(self) -> str:
+        """The app transaction of the rows' append."""
+        return f"retraction/{self.id}"
+
+    @property
+    def note(self) -> RetractedNote:
+        """What its commits say."""
+        return RetractedNote(id=self.id, rows=self.rows, undoes=self.undoes)
+
+
+def read_retraction(folder: FilePlace) -> Retraction:
+    """The plan of an act. RetractionRefused where there is none."""
+    try:
+        return Retraction.model_validate_json(folder.read(CHANGE))
+    except FileMissing as error:
+        raise RetractionRefused(
+            f"There is no {folder.below(CHANGE)}, so nothing was retracted by such an act. Nothing "
+            "was changed."
+        ) from error
+    except ValidationError as error:
+        raise RetractionRefused(
+            f"{folder.below(CHANGE)} cannot be read as what a retraction writes ({error}). Nothing "
+            "was changed. A newer Tidemark may have written it."
+        ) from error

@@ -1,0 +1,113 @@
+"""Why rows are not retracted, or not brought back: what can be told without Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pyarrow.dataset as ds
+
+from tidemark.errors import PipelineNotFound, RetractionRefused, UnpublishedChanges
+from tidemark.gold.retention import table_frozen_before_ms
+from tidemark.gold.state import gold_state, is_published
+from tidemark.operators.kinds import operator_of
+from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import JoinTable
+from tidemark.recompute.backfill_range import pending_changes
+from tidemark.recompute.retract.change import RetractedTable
+from tidemark.recompute.rewind.change import Reader
+from tidemark.runs.contract.recorded import begun_from
+from tidemark.runs.found import found_tables
+from tidemark.runs.generations import generations
+from tidemark.runs.run import Run, TableRun
+from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.dataset import dataset_of
+
+_UNTOUCHED = "Nothing was changed."
+
+
+def started_tables(run: Run) -> tuple[RetractedTable, ...]:
+    """The tables that have gold or a query, and so begin a generation. UnpublishedChanges where
+    gold does not stand for all of bronze yet: an act would show what nobody has judged."""
+    if (case := run.ingest_checkpoint().restart_case()) != "clean end":
+        raise _unpublished(run, f"the checkpoint of its ingest is not at a clean end ({case})")
+    found = []
+    for one in found_tables(run.pipeline, run.warehouse):
+        gold = one.gold.table
+        if gold is None or not is_published(gold):
+            raise _unpublished(run, f"{one.name} was not published yet")
+        found.append(
+            RetractedTable(
+                table=one.name,
+                gold=gold.version(),
+                newest_generation=generations(run.warehouse, one.name)[-1],
+            )
+        )
+        if why := _why_unpublished(run.table(one.name)):
+            raise _unpublished(run, f"{one.name}: {why}")
+    return tuple(found)
+
+
+def _why_unpublished(table: TableRun) -> str | None:
+    waiting = pending_changes(table.changes.existing(), table.state.changes).num_rows
+    if waiting:
+        return f"{waiting:,} changed windows wait for their publish"
+    last, version = table.checkpoint.last_batch("commits"), table.bronze.existing().version()
+    if last is None:
+        seed = begun_from(table.name, table.warehouse)
+        first = 0 if seed is None else seed.bronze + 1
+    elif (case := table.checkpoint.restart_case()) != "clean end":
+        return f"the checkpoint of its query is not at a clean end ({case})"
+    else:
+        first = table.checkpoint.delta_version(last)
+    if first_append(table.bronze, first, version) is None:
+        return None
+    return f"it has read bronze up to version {first - 1} of {version}"
+
+
+def _unpublished(run: Run, why: str) -> UnpublishedChanges:
+    name = run.pipeline.name
+    return UnpublishedChanges(
+        f"Gold of {name} does not stand for all of its bronze yet: {why}. {_UNTOUCHED} Run the "
+        f"pipeline (`tidemark run {name}`), or publish what is held; then repeat this."
+    )
+
+
+def check_not_frozen(run: Run, readers: tuple[Reader, ...], first: datetime) -> None:
+    """RetractionRefused where a row of this event time, in UTC, may be in what is frozen (`keep`):
+    its other rows may be gone, so that gold would stay as it is."""
+    faults = [_frozen(run, name, first) for name in run.pipeline.tables]
+    for reader in readers:
+        try:
+            pipeline = find_pipeline(reader.pipeline, run.settings)
+        except PipelineNotFound:
+            # It does not run until it is found, and then has to begin anew.
+            continue
+        table = pipeline.tables.get(reader.table)
+        if isinstance(table, JoinTable):
+            other = Run(pipeline, run.settings, run.run_id, run.scheduled_ms, run.trigger)
+            within = table.join.within
+            faults.append(_frozen(other, reader.table, first, within.before + within.after))
+    if found := next((fault for fault in faults if fault), None):
+        raise RetractionRefused(found)
+
+
+def _frozen(run: Run, name: str, first: datetime, reach: timedelta = timedelta(0)) -> str | None:
+    operator, gold = operator_of(run.pipeline, name), run.warehouse.gold(name).open()
+    bronze = run.warehouse.bronze.open()
+    if gold is None or bronze is None:
+        return None
+    closed = gold_state(gold, operator.inputs).close_ms
+    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze, closed)
+    if frozen is None:
+        return None
+    since, first = instant_of(frozen), first - reach
+    shown = (ds.field("window_start") < since) & (ds.field("window_end") > first)
+    if operator.first_start_touching(first) >= since and not dataset_of(gold).count_rows(shown):
+        return None
+    return (
+        f"The first of these rows ({first:%Y-%m-%dT%H:%M:%SZ}) may be in windows of {name} of "
+        f"{run.pipeline.name} that start before {instant_text(frozen)}, which are frozen (`keep`): "
+        f"other rows of theirs may be gone, and gold would stay as it is. {_UNTOUCHED} Name later "
+        "rows only."
+    )

@@ -1,0 +1,109 @@
+"""A rewind or a retraction that was begun and not finished: nothing else of the pipeline runs
+meanwhile.
+
+Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
+So a file names the act that works, and whoever takes the pipeline's lease looks for it. Both kinds
+have the one file: a Tidemark that knows only rewinds stops at it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import RetractionUnfinished, RewindUnfinished
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+from tidemark.storage.warehouse import Warehouse
+
+_MARK = "unfinished"
+
+
+class ActKind(StrEnum):
+    """What changes a pipeline's tables together."""
+
+    REWIND = "rewind"
+    RETRACTION = "retraction"
+
+
+@dataclass(frozen=True)
+class PipelineAct:
+    """One of them, by its id."""
+
+    kind: ActKind
+    id: str
+
+    def folder(self, warehouse: Warehouse) -> FilePlace:
+        """The folder of its plan, and of a rewind's backup."""
+        if self.kind is ActKind.REWIND:
+            return rewind_folder(warehouse, self.id)
+        return warehouse.file_at(f"{warehouse.places.retractions}/{self.id}")
+
+    def ways_out(self, pipeline: str) -> str:
+        """The commands that bring the pipeline on."""
+        if self.kind is ActKind.REWIND:
+            return (
+                f"Finish it: `tidemark rewind {pipeline} --apply`. Or go back to what was before: "
+                f"`tidemark rewind {pipeline} --undo {self.id} --apply`."
+            )
+        return (
+            f"Finish it: `tidemark retract {pipeline} --apply`. Then it can be taken back: "
+            f"`tidemark retract {pipeline} --undo {self.id}`."
+        )
+
+
+def rewind_folder(warehouse: Warehouse, rewind: str) -> FilePlace:
+    """The folder of a rewind's backup and plan, by its id."""
+    return warehouse.file_at(f"{warehouse.places.rewinds}/{rewind}")
+
+
+def unfinished_act(warehouse: Warehouse) -> PipelineAct | None:
+    """The act that was begun and not finished; None where there is none."""
+    try:
+        noted = read_bytes(unfinished_mark(warehouse), warehouse.options).decode()
+    except FileMissing:
+        return None
+    kind, _, name = noted.rpartition(" ")
+    return PipelineAct(ActKind(kind or ActKind.REWIND), name)
+
+
+def check_no_unfinished_act(warehouse: Warehouse, unless: ActKind | None = None) -> None:
+    """RewindUnfinished or RetractionUnfinished where there is one of another kind."""
+    act = unfinished_act(warehouse)
+    if act is None or act.kind is unless:
+        return
+    name, folder = warehouse.places.pipeline, act.folder(warehouse).uri
+    error = RewindUnfinished if act.kind is ActKind.REWIND else RetractionUnfinished
+    raise error(
+        f"A {act.kind} of {name} was begun and not finished ({folder}): its tables do not fit each "
+        f"other. Nothing was written. {act.ways_out(name)}"
+    )
+
+
+@commit_point(
+    "pipeline stopped for an act",
+    after_a_kill="before: only a plan or a backup was made; after: no run starts, and a repetition "
+    "finishes what the plan says",
+)
+def stop_for(warehouse: Warehouse, act: PipelineAct) -> None:
+    """From here on nothing else of the pipeline runs; another rewind's mark is replaced."""
+    warehouse.fence()
+    # Without its kind as rewinds always were.
+    noted = act.id if act.kind is ActKind.REWIND else f"{act.kind} {act.id}"
+    write_bytes(unfinished_mark(warehouse), noted.encode(), warehouse.options)
+
+
+@commit_point(
+    "pipeline released after an act",
+    after_a_kill="before: no run starts, and a repetition looks at all again; after: runs go on",
+)
+def release_after(warehouse: Warehouse) -> None:
+    """Runs go on."""
+    folder = warehouse.file_at(warehouse.places.rewinds)
+    folder.remove_files([unfinished_mark(warehouse)])
+
+
+def unfinished_mark(warehouse: Warehouse) -> str:
+    """The file that names it."""
+    return f"{warehouse.places.rewinds}/{_MARK}"

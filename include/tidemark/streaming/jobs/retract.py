@@ -1,0 +1,425 @@
+"""`spark-submit`'s entry for a retraction: arguments in, result written, exit code out.
+
+Exit codes as in `entry.py`. With `--dry-run` it only plans. Asked for no rows, it finishes what was
+begun.
+
+The life of a retraction, under the pipeline's lease:
+1. find the rows, and refuse what cannot be done (`recompute/retract/refusals.py`);
+2. compute what gold of each table would be without them, and hold that to the table's checks;
+3. keep the plan, and stop the pipeline: nothing else of it runs until 6;
+4. move the rows, by two commits (`streaming/recompute/retraction.py`);
+5. each table begins a generation from bronze, the ledger gets a line and `ops/upkeep` a row, all is
+   looked at again, and tables of other pipelines that join with it begin a generation too;
+6. the pipeline goes on.
+Killed anywhere after 3, a repetition finishes what the plan says. An undo is the same act the other
+way, without 2: what comes back was published once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from tidemark.errors import RetractionRefused
+from tidemark.gold.other_readers import other_readers
+from tidemark.gold.pins import Published, TableResult
+from tidemark.gold.published import publish_note
+from tidemark.gold.views import write_views
+from tidemark.ledger.lines import STAMP
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.repaired import MIGRATION
+from tidemark.quality.expectations import TableExpectations
+from tidemark.quality.validate import Judged, check_none_failed
+from tidemark.quality.verdicts import CheckVerdict, failures, verdict_line, warnings
+from tidemark.recompute.retract.change import ChangedRows, Retraction, read_retraction
+from tidemark.recompute.retract.changed import changed_rows
+from tidemark.recompute.retract.record import (
+    account_for,
+    act_of,
+    keep_change,
+    left_to_begin,
+    moved_at,
+    prove,
+    record_retraction,
+)
+from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
+from tidemark.recompute.retract.result import RetractResult, retract_lines
+from tidemark.recompute.rewind.change import Reader
+from tidemark.recompute.rewind.record import changed_since
+from tidemark.recompute.rewind.result import LeftReader
+from tidemark.recompute.table_change import change_of
+from tidemark.runs.acceptance import this_user
+from tidemark.runs.contract.check import admit
+from tidemark.runs.generations import RETRACT
+from tidemark.runs.lookups import copy_lookups, why_to_copy
+from tidemark.runs.losses import check_losses
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.runs.reads_others import forget_former, note_as_reader
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.requests import NO_REASON, RetractRequest
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.runs.unfinished_act import (
+    ActKind,
+    check_no_unfinished_act,
+    release_after,
+    stop_for,
+    unfinished_act,
+)
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.gate import judge_publish, record_judged
+from tidemark.streaming.jobs.entry import (
+    Job,
+    JobOutcome,
+    job_exit_code,
+    job_main,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.jobs.rewound_readers import begin_readers
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.recompute.computed import Computed
+from tidemark.streaming.recompute.migration import (
+    apply_migration,
+    balanced,
+    compute_table,
+    plan_migration,
+)
+from tidemark.streaming.recompute.retraction import asked_rows, hits_of, move, retracted_rows
+from tidemark.streaming.session import StartSession, start_session
+
+_ADVICE = (
+    "Nothing was changed. Mend the check, or name other rows; or retract them all the same: the "
+    "same command with --accept."
+)
+
+
+@dataclass
+class RetractedSoFar:
+    """What a retraction has done so far: filled as it goes, so that a failed one tells it too.
+    `computed` are the windows of each table without the rows, by the plan."""
+
+    change: Retraction | None = None
+    begun: bool = False
+    changed: dict[str, ChangedRows] = field(default_factory=dict)
+    computed: dict[str, Computed] = field(default_factory=dict)
+    judged: Judged | None = None
+    data_docs: str | None = None
+    tables: dict[str, TableResult] = field(default_factory=dict)
+    published: dict[str, Published] = field(default_factory=dict)
+    left: tuple[LeftReader, ...] = ()
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Retract rows; the exit code. Never raises for an error that it can report."""
+    request = RetractRequest.read(argv)
+    return job_main(request, _retract, partial(RetractResult, dry_run=request.dry_run))
+
+
+def _retract(job: Job[RetractRequest]) -> JobOutcome:
+    request = job.request
+    result = retract_once(job.run(RETRACT), request, job.progress, job.started)
+    target = request.result if request.dry_run else job.target
+    return JobOutcome(result, target, job_exit_code(result.error), list(retract_lines(result)))
+
+
+def retract_once(
+    run: Run,
+    asked: RetractRequest,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> RetractResult:
+    """Retract under the pipeline's lease, or only plan; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    done, error = RetractedSoFar(), None
+    try:
+        if asked.dry_run:
+            check_no_unfinished_act(run.warehouse)
+            _check_lookups(run)
+            with progress.stage("session"):
+                spark = session(run.pipeline, run.settings)
+            _plan(spark, run, asked, progress, started, done)
+        else:
+            _work(run, asked, progress, started, done, session, on_lapse)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, asked, progress, started, done, error)
+    if done.begun:
+        _record_run(run, result, progress)
+    return result
+
+
+def _check_lookups(run: Run) -> None:
+    if because := why_to_copy(run, only_missing=True):
+        raise RetractionRefused(
+            f"Nothing was looked at: {because}, and a dry run copies nothing. A run copies it."
+        )
+
+
+def _work(
+    run: Run,
+    asked: RetractRequest,
+    progress: Progress,
+    started: datetime,
+    done: RetractedSoFar,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> None:
+    lease = pipeline_lease(
+        run.pipeline, run.settings, run.run_id, RETRACT, on_lapse, finishes=ActKind.RETRACTION
+    )
+    with lease as held:
+        done.took_over = takeover_text(held.took_over)
+        run = replace(run, fence=held.check)
+        record_interrupted_run(run.pipeline, run.warehouse)
+        for copied in copy_lookups(run):
+            progress.say(copied)
+        with progress.stage("session"):
+            spark = session(run.pipeline, run.settings)
+        change = _begun(spark, run, asked, progress, started, done)
+        done.begun = True
+        with progress.stage("move rows"), progress.tasks_of(spark):
+            move(spark, run, change)
+        retracting = replace(run, run_id=change.run_id)
+        for table in left_to_begin(change, run.warehouse):
+            with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
+                _begin_generation(spark, retracting, table, change.planned_at, done)
+        done.published = _published(run, change)
+        account_for(change, run.warehouse, datetime.now(UTC))
+        record_retraction(change, run.warehouse)
+        prove(change, run.pipeline, run.warehouse)
+        moved = moved_at(run.warehouse.bronze, change)
+        done.left = begin_readers(run, change, moved, progress, session, on_lapse)
+        release_after(run.warehouse)
+        # One that cannot be computed keeps no retraction from being finished.
+        write_views(run.pipeline.tables, run.warehouse)
+    if done.left:
+        commands = ", ".join(f"`{one.command}`" for one in done.left)
+        raise RetractionRefused(
+            f"The rows of {run.pipeline.name} have moved, and its runs go on. But tables of other "
+            "pipelines that join with it could not begin anew, and their runs stop until they do: "
+            f"{commands}."
+        )
+
+
+def _begun(
+    spark: SparkSession,
+    run: Run,
+    asked: RetractRequest,
+    progress: Progress,
+    now: datetime,
+    done: RetractedSoFar,
+) -> Retraction:
+    """What is carried out: planned now, kept and begun, or begun before. RetractionRefused."""
+    unfinished = unfinished_act(run.warehouse)
+    if unfinished is not None:
+        done.change = change = read_retraction(unfinished.folder(run.warehouse))
+        if not asked.finishes:
+            raise RetractionRefused(
+                f"The retraction {change.id} of {run.pipeline.name} ({change.rows:,} rows "
+                f"{change.what}) was begun and not finished. {unfinished.ways_out(change.pipeline)}"
+            )
+        return change
+    if asked.finishes:
+        raise RetractionRefused(
+            f"No retraction of {run.pipeline.name} was begun that would have to be finished. Name "
+            "rows: --where, --file or --run. Nothing was changed."
+        )
+    if not (asked.reason or "").strip():
+        raise RetractionRefused(f"{NO_REASON}. Nothing was changed.")
+    change = _plan(spark, run, asked, progress, now, done)
+    if done.judged is not None:
+        result = _result(run, asked, progress, now, done, None)
+        done.data_docs = record_judged(run, result, done.judged, asked.accepted, result.ended_at)
+        if asked.accepted is None:
+            check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, _ADVICE)
+    keep_change(change, run.warehouse)
+    stop_for(run.warehouse, act_of(change))
+    return change
+
+
+def _plan(
+    spark: SparkSession,
+    run: Run,
+    asked: RetractRequest,
+    progress: Progress,
+    now: datetime,
+    done: RetractedSoFar,
+) -> Retraction:
+    """What an act would do, and what its checks say of it; nothing is written."""
+    if asked.finishes:
+        raise RetractionRefused("Name rows: --where, --file or --run. Nothing was changed.")
+    check_losses(run.pipeline, run.warehouse)
+    admit(run.pipeline, run.settings)
+    bronze = run.warehouse.bronze.open()
+    if bronze is None:
+        raise RetractionRefused(f"{run.pipeline.name} has not run yet. Nothing was changed.")
+    tables, version = started_tables(run), bronze.version()
+    with progress.stage("find rows"), progress.tasks_of(spark):
+        if asked.undo is None:
+            rows = asked_rows(spark, run, asked, version)
+            what, condition = rows.what, rows.condition
+            hits = hits_of(spark, run, rows, version)
+        else:
+            what, condition = f"of the retraction {asked.undo}", "false"
+            hits = retracted_rows(spark, run, asked.undo)
+    readers = tuple(
+        Reader(pipeline=one.pipeline, table=one.table) for one in other_readers(run.warehouse)
+    )
+    if readers:
+        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
+        raise RetractionRefused(
+            f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
+            "of these rows is not taken back yet. Nothing was changed. Go back to before the rows "
+            "were read: `tidemark rewind`."
+        )
+    check_not_frozen(run, readers, hits.first)
+    planned = f"{now:{STAMP}}"
+    done.change = Retraction(
+        id=planned,
+        run_id=f"retract__{planned}",
+        pipeline=run.pipeline.name,
+        planned_at=now,
+        by=asked.by or this_user(),
+        reason=(asked.reason or "").strip(),
+        what=what,
+        condition=condition,
+        undoes=asked.undo,
+        bronze=version,
+        rows=hits.rows,
+        dates=hits.dates,
+        files=hits.files,
+        staying=hits.staying,
+        tables=tables,
+        readers=readers,
+    )
+    if asked.undo is None:
+        _compare(spark, run, condition, progress, done)
+    return done.change
+
+
+def _compare(
+    spark: SparkSession, run: Run, without: str, progress: Progress, done: RetractedSoFar
+) -> None:
+    """What gold of each table would be without the rows, beside what it is."""
+    verdicts: list[CheckVerdict] = []
+    expectations: list[TableExpectations] = []
+    for name in run.pipeline.tables:
+        with progress.stage(f"{name} without them"), progress.tasks_of(spark):
+            change = change_of(run.pipeline, run.settings, name, rebuild=True)
+            computed = compute_table(spark, run, name, change, without)
+            plan = plan_migration(spark, run, name, change, computed)
+            done.computed[name], done.changed[name] = computed, changed_rows(plan)
+            judged = judge_publish(run, plan)
+        verdicts += judged.verdicts
+        expectations += judged.expectations
+    done.judged = Judged(tuple(verdicts), tuple(expectations))
+
+
+def _begin_generation(
+    spark: SparkSession, run: Run, table: str, planned_at: datetime, done: RetractedSoFar
+) -> None:
+    """Of what bronze has by now; where the plan computed it, and nothing but the rows has moved
+    since, of what it found."""
+    change = change_of(run.pipeline, run.settings, table, rebuild=True)
+    note_as_reader(run)
+    known = done.computed.pop(table, None)
+    if known is None:
+        computed = compute_table(spark, run, table, change)
+    else:
+        computed = replace(known, bronze=run.warehouse.bronze.existing().version())
+    plan = plan_migration(spark, run, table, change, computed)
+    note = publish_note(run.run_id, planned_at, MIGRATION)
+    done.tables[table] = apply_migration(plan, balanced(plan), note)
+    forget_former(run, table, change.former)
+
+
+def _published(run: Run, change: Retraction) -> dict[str, Published]:
+    """By table, the windows that differ in gold since."""
+    found = {}
+    for one in change.tables:
+        identity, gold = (
+            operator_of(run.pipeline, one.table).identity,
+            run.warehouse.gold(one.table),
+        )
+        if one.gold is not None and (changed := changed_since(gold, one.gold, identity)):
+            found[one.table] = changed
+    return found
+
+
+def _record_run(run: Run, result: RetractResult, progress: Progress) -> None:
+    """Its row in `ops/runs`; where it cannot be written, the next run records it."""
+    change = result.change
+    assert change is not None
+    row = RunResult(
+        pipeline=result.pipeline,
+        run_id=change.run_id,
+        outcome=result.outcome,
+        held=False,
+        trigger=RETRACT,
+        scheduled_at=change.planned_at,
+        # As gold's commits note it, whichever try made them.
+        started_at=change.planned_at,
+        ended_at=result.ended_at,
+        seconds=progress.seconds,
+        tables=dict(result.tables),
+        took_over=result.took_over,
+        error=result.error,
+        by=change.by,
+        dag=run.dag,
+    )
+    try_to_record_run(run.warehouse.runs, row, progress.say)
+
+
+def _result(
+    run: Run,
+    asked: RetractRequest,
+    progress: Progress,
+    started: datetime,
+    done: RetractedSoFar,
+    error: RunError | None,
+) -> RetractResult:
+    return RetractResult(
+        pipeline=run.pipeline.name,
+        run_id=run.run_id,
+        dry_run=asked.dry_run,
+        outcome="failed" if error else "succeeded",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        change=done.change,
+        begun=done.begun,
+        changed=done.changed,
+        tables=done.tables,
+        published=done.published,
+        checks=_check_lines(done),
+        data_docs=done.data_docs,
+        left=done.left,
+        seconds=dict(progress.seconds),
+        took_over=done.took_over,
+        error=error,
+    )
+
+
+def _check_lines(done: RetractedSoFar) -> tuple[str, ...]:
+    """A line for each check that did not pass."""
+    if done.judged is None:
+        return ()
+    said = "overridden" if done.begun else "failed"
+    found = [f"check {said}: {verdict_line(one)}" for one in failures(done.judged.verdicts)]
+    found += [f"warning: {verdict_line(one)}" for one in warnings(done.judged.verdicts)]
+    return tuple(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

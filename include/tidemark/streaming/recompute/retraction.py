@@ -1,0 +1,409 @@
+"""Rows of bronze that are retracted: which they are, and the commits that move them.
+
+The life of an act, once its plan is kept and the pipeline is stopped (`streaming/jobs/retract.py`):
+1. the rows are appended to `retracted`, with the act, in one commit that is known by its
+   transaction;
+2. the files of bronze that hold them are written again without them, in one commit, whose note
+   says the act. The streams pass over it, as over each that removes rows (`skipChangeCommits`).
+An undo appends them to bronze in the same way, and then takes them out of `retracted`. What is
+written is counted before it is committed; it passes through Spark's tasks, and not the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from deltalake import CommitProperties, Schema
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import RetractionRefused, RetractionUnproven
+from tidemark.pipeline.expressions.names import KnownName, spark_type
+from tidemark.pipeline.expressions.sql import check_condition
+from tidemark.pipeline.join_rules import scope_of
+from tidemark.pipeline.model import Unique
+from tidemark.pipeline.names import folded
+from tidemark.pipeline.reasons import DUPLICATE
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.retract.record import moved_at
+from tidemark.runs.requests import RetractRequest
+from tidemark.runs.run import Run
+from tidemark.sources.kinds import row_origin
+from tidemark.sources.source import ordering
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.notes import (
+    RETRACTED_AT,
+    RETRACTED_BECAUSE,
+    RETRACTED_BY,
+    RETRACTION,
+    IngestNote,
+    WidenedNote,
+    as_metadata,
+    note_of,
+)
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.surviving_commits import surviving_commits
+from tidemark.storage.delta.written_files import replace_files, rewrite_files
+from tidemark.streaming.ingest.duplicates import horizon_micros
+from tidemark.streaming.inputs import counting, not_counting
+from tidemark.streaming.run.append import Append, append, write_rows
+from tidemark.streaming.schemas import origin_parts
+
+_FILE = "_file"
+_TEXTS = (RETRACTED_BY, RETRACTED_BECAUSE, RETRACTION)
+_NAME = "_metadata.file_name"
+_MOST_SHOWN = 5
+_UNTOUCHED = "Nothing was changed."
+_STOPPED = (
+    "The pipeline stays stopped. Does something write to it that takes no lease? Report this "
+    "with what `DESCRIBE HISTORY` says of that table."
+)
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """The rows that are asked for: in words for people, and as a condition."""
+
+    what: str
+    condition: str
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The rows that a condition finds: how many, the first event time (UTC), the dates, the names
+    of the files that hold them, and how many other rows these have."""
+
+    rows: int
+    first: datetime
+    dates: tuple[date, ...]
+    files: tuple[str, ...] = ()
+    staying: int = 0
+
+
+def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: int) -> AskedRows:
+    """RetractionRefused where it is no condition on bronze's rows, or names no file or run."""
+    if asked.where is not None:
+        _check_where(spark, run, asked.where, version)
+        return AskedRows(f"where {asked.where}", asked.where)
+    if asked.file is not None:
+        file = _file(spark, run, asked.file, version)
+        return AskedRows(f"of the file {file}", f"{_FILE} = {_literal(file)}")
+    assert asked.of_run is not None
+    batches = ", ".join(map(str, _batches(run, asked.of_run)))
+    return AskedRows(f"of the run {asked.of_run}", f"_batch IN ({batches})")
+
+
+def _check_where(spark: SparkSession, run: Run, where: str, version: int) -> None:
+    scope = scope_of(run.pipeline)
+    rows = bronze_at(spark, run, version)
+    for field in rows.schema:
+        known = KnownName(field.name, spark_type(field.dataType.simpleString()))
+        scope.setdefault(folded(field.name), known)
+    faults = check_condition(where, scope)
+    if not faults:
+        kind = rows.select(F.expr(where)).schema[0].dataType
+        if isinstance(kind, T.BooleanType):
+            return
+        said = f"is of Spark's type {kind.simpleString()}, and no condition"
+    else:
+        said = "; ".join(fault.message for fault in faults)
+    raise RetractionRefused(f"--where `{where}`: {said}. {_UNTOUCHED}")
+
+
+def _file(spark: SparkSession, run: Run, name: str, version: int) -> str:
+    rows = bronze_at(spark, run, version)
+    if _FILE not in rows.columns:
+        raise RetractionRefused(
+            f"The rows of {run.pipeline.name} come from no files, so none can be named. Name them "
+            f"by --where, or by --run. {_UNTOUCHED}"
+        )
+    ending = F.col(_FILE).endswith(name)
+    found = sorted(row[0] for row in rows.where(ending).select(_FILE).distinct().collect())
+    if name in found or len(found) == 1:
+        return name if name in found else str(found[0])
+    shown = ", ".join(found[:_MOST_SHOWN]) + (" …" if len(found) > _MOST_SHOWN else "")
+    why = f"{len(found)} files end so: {shown}" if found else "no row is of a file that ends so"
+    raise RetractionRefused(f"--file {name}: {why}. {_UNTOUCHED}")
+
+
+def _batches(run: Run, of_run: str) -> list[int]:
+    notes = [note_of(one) for one in surviving_commits(run.warehouse.bronze.existing().history())]
+    ingested = [note for note in notes if isinstance(note, IngestNote)]
+    found = sorted({note.batch for note in ingested if note.run == of_run})
+    if found:
+        return found
+    unnamed = any(note.run is None for note in ingested)
+    older = (
+        " Commits of a former version do not say it: name `_batch` by --where." if unnamed else ""
+    )
+    raise RetractionRefused(
+        f"--run {of_run}: bronze's log knows no batch with rows of such a run.{older} {_UNTOUCHED}"
+    )
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def bronze_at(spark: SparkSession, run: Run, version: int) -> DataFrame:
+    """Bronze's rows as they were at a version."""
+    return _table_at(spark, run.warehouse.bronze, version)
+
+
+def _table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
+    reader = spark.read.format("delta").option("versionAsOf", version)
+    return reader.load(spark_uri(place.uri))
+
+
+def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hits:
+    """RetractionRefused where no row fulfils the condition, or rows were rejected as duplicates of
+    such a one: their twin would have to come forward."""
+    rows = bronze_at(spark, run, version)
+    found = counting(rows, asked.condition)
+    hits = _counted(found, run)
+    if hits is None:
+        raise RetractionRefused(
+            f"No row of bronze of {run.pipeline.name} is one {asked.what}. {_UNTOUCHED}"
+        )
+    _check_no_twins(spark, run, found)
+    files = tuple(sorted(row[0] for row in found.select(_NAME).distinct().collect()))
+    return Hits(hits.rows, hits.first, hits.dates, files, _in(rows, files).count() - hits.rows)
+
+
+def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
+    """Those of an act. RetractionRefused where it has none any more, or where a row of the same
+    `unique` key was accepted since."""
+    place = run.warehouse.retracted
+    table = place.open()
+    rows = None if table is None else _of_act(spark, place, table.version(), act)
+    hits = None if rows is None else _counted(rows, run)
+    if rows is None or hits is None:
+        raise RetractionRefused(
+            f"{place.uri} holds no row that the retraction {act} took out of bronze: it was taken "
+            f"back already, or there was none of this id. {_UNTOUCHED}"
+        )
+    if run.pipeline.source.unique is not None:
+        _check_not_accepted_since(spark, run, rows, run.pipeline.source.unique)
+    return hits
+
+
+def _of_act(spark: SparkSession, place: TablePlace, version: int, act: str) -> DataFrame:
+    return _table_at(spark, place, version).where(F.col(RETRACTION) == act)
+
+
+def _counted(rows: DataFrame, run: Run) -> Hits | None:
+    time = F.unix_micros(F.col(f"`{run.pipeline.source.event_time.column}`"))
+    found = rows.groupBy("_event_date").agg(F.count("*").alias("n"), F.min(time).alias("first"))
+    by_date = sorted(found.collect(), key=lambda row: row["_event_date"])
+    if not by_date:
+        return None
+    first = datetime.fromtimestamp(0, UTC) + timedelta(
+        microseconds=min(row["first"] for row in by_date)
+    )
+    return Hits(sum(row["n"] for row in by_date), first, tuple(row[0] for row in by_date))
+
+
+def _check_no_twins(spark: SparkSession, run: Run, found: DataFrame) -> None:
+    """Rejected rows name the accepted row that they repeat by where it comes from and its time."""
+    if run.pipeline.source.unique is None:
+        return
+    place = run.warehouse.rejects
+    rejects = _table_at(spark, place, place.existing().version())
+    rejected = rejects.where(F.col("reason") == DUPLICATE).select("repeats")
+    time = F.col(f"h.`{run.pipeline.source.event_time.column}`")
+    same = [time.eqNullSafe(F.col("r.repeats.event_time"))]
+    for name, column in origin_parts(ordering(row_origin(run.pipeline))).items():
+        same.append(F.col(f"h.`{column}`").eqNullSafe(F.col(f"r.repeats.{name}")))
+    unnamed = rejected.where("repeats IS NULL").count()
+    twins = found.alias("h").join(rejected.alias("r"), same, "left_semi").count()
+    if unnamed or twins:
+        which = (
+            f"{twins:,} of these rows are those that rejected ones repeat"
+            if twins
+            else f"{unnamed:,} rows were rejected as duplicates by a version that did not say of "
+            "which row"
+        )
+        raise RetractionRefused(
+            f"{which} ({place.uri}): without them the rejected ones would be the first of their "
+            f"`unique` key, and nobody reads these again. {_UNTOUCHED} Leave such rows out "
+            "(--where), or go back to before they were read: `tidemark rewind`."
+        )
+
+
+def _check_not_accepted_since(
+    spark: SparkSession, run: Run, rows: DataFrame, unique: Unique
+) -> None:
+    time = f"`{run.pipeline.source.event_time.column}`"
+    bronze = bronze_at(spark, run, run.warehouse.bronze.existing().version())
+    apart = F.abs(F.unix_micros(F.col(f"r.{time}")) - F.unix_micros(F.col(f"b.{time}")))
+    same = F.col(f"r.`{unique.by}`") == F.col(f"b.`{unique.by}`")
+    near = apart <= horizon_micros(unique)
+    twins = rows.alias("r").join(bronze.alias("b"), [same, near], "left_semi").count()
+    if twins:
+        raise RetractionRefused(
+            f"{twins:,} of these rows have the same {unique.by} as rows that were accepted since: "
+            f"both would be in bronze. {_UNTOUCHED} Retract those first."
+        )
+
+
+def _in(rows: DataFrame, files: tuple[str, ...]) -> DataFrame:
+    """The rows of these files; by their names, so that more of them are no harm."""
+    spark = rows.sparkSession
+    names = spark.createDataFrame([(name,) for name in files], "_name string")
+    return rows.join(F.broadcast(names), F.col(_NAME) == F.col("_name"), "left_semi")
+
+
+def move(spark: SparkSession, run: Run, change: Retraction) -> None:
+    """Both commits of the act; one that was made already is not made again. RetractionUnproven
+    where what would be committed is not what was planned: it is not committed then."""
+    if moved_at(run.warehouse.bronze, change) is None:
+        _check_unchanged(run.warehouse.bronze, change)
+    if change.undoes is None:
+        _fit_columns(spark, run)
+        _copy(spark, run, change)
+        if moved_at(run.warehouse.bronze, change) is None:
+            _take_out(spark, run, change)
+    else:
+        _bring_back(spark, run, change, change.undoes)
+        _forget(run.warehouse.retracted, change, change.undoes)
+
+
+def _check_unchanged(bronze: TablePlace, change: Retraction) -> None:
+    for version in range(change.bronze + 1, bronze.existing().version() + 1):
+        actions = commit_actions(bronze, version)
+        changes = [one.get("add") or one.get("remove") for one in actions]
+        if any(one["dataChange"] for one in changes if one):
+            raise RetractionUnproven(
+                f"{bronze.uri} got other rows in version {version}, since the retraction was "
+                f"planned at version {change.bronze}. None was moved by this try. {_STOPPED}"
+            )
+
+
+def _fit_columns(spark: SparkSession, run: Run) -> None:
+    """Make `retracted`, with the columns that bronze has now: those that became wider since the
+    last act are made wider here too."""
+    place, bronze = run.warehouse.retracted, run.warehouse.bronze.existing()
+    schema = bronze_at(spark, run, bronze.version()).schema
+    texts = [T.StructField(name, T.StringType()) for name in _TEXTS]
+    wanted = T.StructType([*schema.fields, T.StructField(RETRACTED_AT, T.TimestampType()), *texts])
+    table = place.open()
+    if table is not None:
+        rows = _table_at(spark, place, table.version())
+        narrow = _narrow(rows.schema, wanted)
+        if narrow:
+            _widen(rows.withColumns(narrow), place, tuple(narrow))
+    spec = TableSpec(
+        wanted.json(), (RETRACTION,), f"Rows that were taken out of bronze of {run.pipeline.name}",
+        may_add=None,
+    )  # fmt: skip
+    ensure_table(place, spec)
+
+
+def _narrow(has: T.StructType, wanted: T.StructType) -> dict[str, Column]:
+    kinds = {field.name: field.dataType for field in wanted}
+    return {
+        field.name: F.col(f"`{field.name}`").cast(kinds[field.name])
+        for field in has
+        if field.name in kinds and kinds[field.name].simpleString() != field.dataType.simpleString()
+    }
+
+
+@commit_point(
+    "retracted rows with wider columns",
+    after_a_kill="before: the columns are as they were; after: a repetition finds them wide enough",
+)
+def _widen(rows: DataFrame, place: TablePlace, columns: tuple[str, ...]) -> None:
+    table = place.existing()
+    written = write_rows(rows, place, "widened")
+    place.fence()
+    schema = Schema.from_json(rows.schema.json())
+    replace_files(table, written.files, schema, "wider columns", WidenedNote(columns=columns))
+
+
+@commit_point(
+    "rows copied to `retracted`",
+    after_a_kill="before: bronze has them alone; after: both have them, no run starts, and a "
+    "repetition takes them out of bronze",
+)
+def _copy(spark: SparkSession, run: Run, change: Retraction) -> None:
+    place = run.warehouse.retracted
+    if place.existing().transaction_version(change.transaction) is not None:
+        return
+    found = counting(bronze_at(spark, run, change.bronze), change.condition)
+    said: Mapping[str, Column] = {
+        RETRACTION: F.lit(change.id),
+        RETRACTED_AT: F.lit(change.planned_at),
+        RETRACTED_BY: F.lit(change.by),
+        RETRACTED_BECAUSE: F.lit(change.reason),
+    }
+    _append(found.withColumns({**said}), place, change)
+
+
+def _append(rows: DataFrame, place: TablePlace, change: Retraction) -> None:
+    written = write_rows(rows, place, change.id)
+    if written.number != change.rows:
+        raise RetractionUnproven(
+            f"{written.number:,} rows were written for {place.uri}, and {change.rows:,} are to "
+            f"move. None of them was committed. {_STOPPED}"
+        )
+    append(written, Append(place, change.transaction, 0, change.note))
+
+
+@commit_point(
+    "rows taken out of bronze",
+    after_a_kill="before: bronze has them yet, no run starts, and a repetition takes them out; "
+    "after: a repetition sees the note in bronze's commit",
+)
+def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
+    place = run.warehouse.bronze
+    table = place.existing()
+    rows = _in(bronze_at(spark, run, change.bronze), change.files)
+    written = write_rows(not_counting(rows, change.condition), place, change.id)
+    if written.number != change.staying:
+        raise RetractionUnproven(
+            f"{written.number:,} rows of {place.uri} would stay of files that have "
+            f"{change.staying:,} to keep. None of it was committed. {_STOPPED}"
+        )
+    place.fence()
+    now = datetime.now(UTC)
+    rewrite_files(table, change.files, written.files, "the rows that stay", change.note, now)
+
+
+@commit_point(
+    "rows brought back to bronze",
+    after_a_kill="before: `retracted` has them alone; after: both have them, no run starts, and a "
+    "repetition takes them out of `retracted`",
+)
+def _bring_back(spark: SparkSession, run: Run, change: Retraction, act: str) -> None:
+    place = run.warehouse.bronze
+    bronze = place.existing()
+    if bronze.transaction_version(change.transaction) is not None:
+        return
+    retracted = run.warehouse.retracted
+    found = _of_act(spark, retracted, retracted.existing().version(), act)
+    has = set(found.columns)
+    columns = [
+        (F.col(f"`{field.name}`") if field.name in has else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in bronze_at(spark, run, bronze.version()).schema
+    ]
+    _append(found.select(columns), place, change)
+
+
+@commit_point(
+    "rows taken out of `retracted`",
+    after_a_kill="before: both tables have them, no run starts, and a repetition takes them out; "
+    "after: a repetition finds none to take out",
+)
+def _forget(place: TablePlace, change: Retraction, act: str) -> None:
+    place.fence()
+    properties = CommitProperties(custom_metadata=as_metadata(change.note), max_commit_retries=0)
+    place.existing().delete(f"{RETRACTION} = '{act}'", commit_properties=properties)
