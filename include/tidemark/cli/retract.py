@@ -30,9 +30,10 @@ def retract(
 
     They go to the table `retracted`, with who did it and why, and can be brought back: `--undo`.
     Each table begins a new generation without them. A bronze that tables of other pipelines join
-    with is refused. Without `--apply` it is computed and shown what changes, and nothing is written; with
-    `--apply` alone a retraction that was begun is finished. Exits with 0 when all went well, 1 when
-    it is refused or something must be mended first, 75 when running again can help.
+    with is refused. Without `--apply` it is computed and shown what changes, and nothing is
+    written; with `--apply` alone a retraction that was begun is finished. Exits with 0 when all
+    went well, 1 when it is refused or something must be mended first, 75 when running again can
+    help.
     """
     # delta-rs, which the other commands do without.
     from tidemark.recompute.retract.result import RetractResult, retract_lines
