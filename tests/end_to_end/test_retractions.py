@@ -287,7 +287,7 @@ def test_a_check_that_fails_keeps_it_back_unless_somebody_accepts(
     spark: SparkSession, story: Story
 ) -> None:
     place = story.again()
-    checks = [{"expect": "row_count_between", "min": 4}]
+    checks = [{"fail": "key = 'a'"}]
     tables = {**TABLES, "per_10m": {**TABLES["per_10m"], "checks": checks}}
     place.content = clicks(source=SOURCE, tables=tables)
     kept_back = retract_warm(spark, place, where="key = 'a' and id <> 'twin'")
