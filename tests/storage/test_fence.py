@@ -139,6 +139,7 @@ def test_all_tables_of_a_pipeline_are_fenced_and_none_that_pipelines_share() -> 
     assert tuple(table.uri for table in tables) == (
         "/data/clicks/bronze",
         "/data/clicks/rejects",
+        "/data/clicks/retracted",
         "/data/clicks/per_10m/changes",
         "/data/clicks/per_10m/gold",
     )

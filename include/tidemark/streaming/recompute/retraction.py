@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 from deltalake import CommitProperties, Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -50,6 +51,7 @@ from tidemark.storage.delta.notes import (
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.delta.written_files import replace_files, rewrite_files
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.ingest.duplicates import horizon_micros
 from tidemark.streaming.inputs import counting, not_counting
 from tidemark.streaming.run.append import Append, append, write_rows
@@ -255,8 +257,8 @@ def _check_not_accepted_since(
 
 def _in(rows: DataFrame, files: tuple[str, ...]) -> DataFrame:
     """The rows of these files; by their names, so that more of them are no harm."""
-    spark = rows.sparkSession
-    names = spark.createDataFrame([(name,) for name in files], "_name string")
+    named = pa.table({"_name": pa.array(files, pa.string())})
+    names = frame_of(rows.sparkSession, named)
     return rows.join(F.broadcast(names), F.col(_NAME) == F.col("_name"), "left_semi")
 
 
