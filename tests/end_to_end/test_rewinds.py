@@ -171,7 +171,7 @@ def test_ended_anywhere_it_is_finished_by_a_repetition_or_taken_back(
         place = story.again()
         end_at(spark, place, point, time, when, to_run="run-0")
         begun = unfinished_act(place.warehouse)
-        undone = rewind_warm(spark, place, undo=begun)
+        undone = rewind_warm(spark, place, undo=begun.id)
         assert undone.error is None, undone.error
         assert told(place) == story.before
         succeed(spark, place, "goes on")
