@@ -39,12 +39,12 @@ def retract(
     from tidemark.recompute.retract.result import RetractResult, retract_lines
     from tidemark.runs.pipeline_lease import check_lease
 
+    loaded = load_settings(request.settings)
+    found = find_pipeline(request.pipeline, loaded)
     if request.finishes and not apply:
         raise typer.BadParameter("name rows: --where, --file, --run or --undo")
     if apply and not request.finishes and not (request.reason or "").strip():
         raise typer.BadParameter(NO_REASON)
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
     if apply:
