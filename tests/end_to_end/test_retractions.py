@@ -250,9 +250,9 @@ def test_a_row_of_a_frozen_window_stays_and_else_all_may_go(
     now = datetime.now(UTC)
     place.land("0.json", [{"at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "key": "a", "amount": 1}])
     succeed(spark, place, "run-0")
-    check_not_frozen(place.run("later"), (), now)
+    check_not_frozen(place.run("later"), now)
     with pytest.raises(RetractionRefused, match="which are frozen"):
-        check_not_frozen(place.run("later"), (), now - timedelta(days=4))
+        check_not_frozen(place.run("later"), now - timedelta(days=4))
 
     # And all of bronze may go.
     change = retracted(spark, place, where="true").change

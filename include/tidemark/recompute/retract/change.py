@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import AwareDatetime, ValidationError
 
 from tidemark.errors import RetractionRefused
-from tidemark.recompute.rewind.change import CHANGE, Reader
+from tidemark.recompute.rewind.change import CHANGE
 from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
@@ -58,7 +58,6 @@ class Retraction(Facts):
     files: tuple[str, ...] = ()
     staying: int = 0
     tables: tuple[RetractedTable, ...]
-    readers: tuple[Reader, ...] = ()
 
     @property
     def transaction(self) -> str:

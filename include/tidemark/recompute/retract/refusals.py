@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pyarrow.dataset as ds
 
-from tidemark.errors import PipelineNotFound, RetractionRefused, UnpublishedChanges
+from tidemark.errors import RetractionRefused, UnpublishedChanges
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of, instant_text
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.model import JoinTable
 from tidemark.recompute.backfill_range import pending_changes
 from tidemark.recompute.retract.change import RetractedTable
-from tidemark.recompute.rewind.change import Reader
 from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.found import found_tables
 from tidemark.runs.generations import generations
@@ -73,26 +70,15 @@ def _unpublished(run: Run, why: str) -> UnpublishedChanges:
     )
 
 
-def check_not_frozen(run: Run, readers: tuple[Reader, ...], first: datetime) -> None:
+def check_not_frozen(run: Run, first: datetime) -> None:
     """RetractionRefused where a row of this event time, in UTC, may be in what is frozen (`keep`):
     its other rows may be gone, so that gold would stay as it is."""
     faults = [_frozen(run, name, first) for name in run.pipeline.tables]
-    for reader in readers:
-        try:
-            pipeline = find_pipeline(reader.pipeline, run.settings)
-        except PipelineNotFound:
-            # It does not run until it is found, and then has to begin anew.
-            continue
-        table = pipeline.tables.get(reader.table)
-        if isinstance(table, JoinTable):
-            other = Run(pipeline, run.settings, run.run_id, run.scheduled_ms, run.trigger)
-            within = table.join.within
-            faults.append(_frozen(other, reader.table, first, within.before + within.after))
     if found := next((fault for fault in faults if fault), None):
         raise RetractionRefused(found)
 
 
-def _frozen(run: Run, name: str, first: datetime, reach: timedelta = timedelta(0)) -> str | None:
+def _frozen(run: Run, name: str, first: datetime) -> str | None:
     operator, gold = operator_of(run.pipeline, name), run.warehouse.gold(name).open()
     bronze = run.warehouse.bronze.open()
     if gold is None or bronze is None:
@@ -101,7 +87,7 @@ def _frozen(run: Run, name: str, first: datetime, reach: timedelta = timedelta(0
     frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze, closed)
     if frozen is None:
         return None
-    since, first = instant_of(frozen), first - reach
+    since = instant_of(frozen)
     shown = (ds.field("window_start") < since) & (ds.field("window_end") > first)
     if operator.first_start_touching(first) >= since and not dataset_of(gold).count_rows(shown):
         return None

@@ -8,7 +8,6 @@ from typing import Literal
 
 from tidemark.gold.pins import Published, TableResult
 from tidemark.recompute.retract.change import ChangedRows, Retraction
-from tidemark.recompute.rewind.result import LeftReader
 from tidemark.storage.result_file import Facts, RunError
 
 
@@ -18,8 +17,7 @@ class RetractResult(Facts):
     `change` is what was planned, None where it did not come to that; `begun`: the pipeline was
     stopped for it. `changed` are the rows of each table's gold that it changes, by the plan: none
     of an undo, which computes nothing before it acts. `tables` are their new pins, `published` the
-    windows that differ in gold. `checks` are those that did not pass. `left`: tables of other
-    pipelines that could not begin anew.
+    windows that differ in gold. `checks` are those that did not pass.
     """
 
     format: Literal[1] = 1
@@ -36,7 +34,6 @@ class RetractResult(Facts):
     published: Mapping[str, Published] = {}
     checks: tuple[str, ...] = ()
     data_docs: str | None = None
-    left: tuple[LeftReader, ...] = ()
     seconds: Mapping[str, float] = {}
     took_over: str | None = None
     error: RunError | None = None
@@ -60,11 +57,7 @@ def retract_lines(result: RetractResult) -> Iterator[str]:
             yield f"    … and {found.windows - len(found.examples):,} more"
     for table in change.tables:
         yield f"  {table.table}: {'has begun' if done else 'begins'} a new generation"
-    for reader in change.readers:
-        yield f"  {reader.table} of {reader.pipeline}, which joins with it, does too"
     yield from (f"  {line}" for line in result.checks)
-    for one in result.left:
-        yield f"  left: {one.table} of {one.pipeline} has begun no new generation: {one.why}"
     if done and change.undoes is None:
         yield (
             f"to undo it: `tidemark retract {change.pipeline} --undo {change.id} "

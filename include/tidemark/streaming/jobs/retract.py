@@ -43,15 +43,12 @@ from tidemark.recompute.retract.record import (
     act_of,
     keep_change,
     left_to_begin,
-    moved_at,
     prove,
     record_retraction,
 )
 from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
 from tidemark.recompute.retract.result import RetractResult, retract_lines
-from tidemark.recompute.rewind.change import Reader
 from tidemark.recompute.rewind.record import changed_since
-from tidemark.recompute.rewind.result import LeftReader
 from tidemark.recompute.table_change import change_of
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
@@ -82,7 +79,6 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
-from tidemark.streaming.jobs.rewound_readers import begin_readers
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed
 from tidemark.streaming.recompute.migration import (
@@ -113,7 +109,6 @@ class RetractedSoFar:
     data_docs: str | None = None
     tables: dict[str, TableResult] = field(default_factory=dict)
     published: dict[str, Published] = field(default_factory=dict)
-    left: tuple[LeftReader, ...] = ()
     took_over: str | None = None
 
 
@@ -199,18 +194,9 @@ def _work(
         account_for(change, run.warehouse, datetime.now(UTC))
         record_retraction(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse)
-        moved = moved_at(run.warehouse.bronze, change)
-        done.left = begin_readers(run, change, moved, progress, session, on_lapse)
         release_after(run.warehouse)
         # One that cannot be computed keeps no retraction from being finished.
         write_views(run.pipeline.tables, run.warehouse)
-    if done.left:
-        commands = ", ".join(f"`{one.command}`" for one in done.left)
-        raise RetractionRefused(
-            f"The rows of {run.pipeline.name} have moved, and its runs go on. But tables of other "
-            "pipelines that join with it could not begin anew, and their runs stop until they do: "
-            f"{commands}."
-        )
 
 
 def _begun(
@@ -274,17 +260,14 @@ def _plan(
         else:
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)
-    readers = tuple(
-        Reader(pipeline=one.pipeline, table=one.table) for one in other_readers(run.warehouse)
-    )
-    if readers:
+    if readers := other_readers(run.warehouse):
         names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
         raise RetractionRefused(
             f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
             "of these rows is not taken back yet. Nothing was changed. Go back to before the rows "
             "were read: `tidemark rewind`."
         )
-    check_not_frozen(run, readers, hits.first)
+    check_not_frozen(run, hits.first)
     planned = f"{now:{STAMP}}"
     done.change = Retraction(
         id=planned,
@@ -302,7 +285,6 @@ def _plan(
         files=hits.files,
         staying=hits.staying,
         tables=tables,
-        readers=readers,
     )
     if asked.undo is None:
         _compare(spark, run, condition, progress, done)
@@ -404,7 +386,6 @@ def _result(
         published=done.published,
         checks=_check_lines(done),
         data_docs=done.data_docs,
-        left=done.left,
         seconds=dict(progress.seconds),
         took_over=done.took_over,
         error=error,

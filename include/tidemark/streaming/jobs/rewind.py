@@ -58,7 +58,7 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
-from tidemark.streaming.jobs.rewound_readers import back_at, begin_readers
+from tidemark.streaming.jobs.rewound_readers import begin_readers
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.migration import (
     apply_migration,
@@ -156,8 +156,7 @@ def _work(
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
-        went = back_at(run, change)
-        done.left = begin_readers(run, change, went, progress, session, on_lapse)
+        done.left = begin_readers(run, change, progress, session, on_lapse)
         release_after(run.warehouse)
         # One that cannot be computed keeps no rewind from being finished.
         write_views(run.pipeline.tables, run.warehouse)

@@ -1,5 +1,4 @@
-"""Tables of other pipelines that join with a bronze which went back, or of which rows were
-retracted: each begins a generation.
+"""Tables of other pipelines that join with a bronze which went back: each begins a generation.
 
 Their own bronze stays as it is, and what is closed in them stays closed: it is computed again from
 what both bronzes hold now, and corrected as the rows come again.
@@ -15,7 +14,6 @@ from tidemark.operators.operator import BRONZE
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
-from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.rewind.change import PipelineChange, Reader
 from tidemark.recompute.rewind.result import LeftReader
 from tidemark.runs.pipeline_lease import OnLapse
@@ -29,14 +27,13 @@ from tidemark.streaming.session import StartSession
 
 def begin_readers(
     run: Run,
-    change: PipelineChange | Retraction,
-    back_at: int | None,
+    change: PipelineChange,
     progress: Progress,
     session: StartSession,
     on_lapse: OnLapse,
 ) -> tuple[LeftReader, ...]:
-    """Under the leases of those pipelines; those that could not begin one. `back_at`: the version
-    by which bronze went back, or lost rows; None where it has not."""
+    """Under the leases of those pipelines; those that could not begin one."""
+    back_at = _back_at(run, change)
     if back_at is None:
         return ()
     left = []
@@ -47,7 +44,7 @@ def begin_readers(
     return tuple(left)
 
 
-def back_at(run: Run, change: PipelineChange) -> int | None:
+def _back_at(run: Run, change: PipelineChange) -> int | None:
     """The version by which bronze went back; None where it has not."""
     for commit in run.warehouse.bronze.existing().history():
         note = note_of(commit)
@@ -58,7 +55,7 @@ def back_at(run: Run, change: PipelineChange) -> int | None:
 
 def _begin(
     run: Run,
-    change: PipelineChange | Retraction,
+    change: PipelineChange,
     reader: Reader,
     back_at: int,
     progress: Progress,
