@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.kit.running import Place, quiet
 from tidemark.recompute.rewind.result import RewindResult
@@ -19,13 +19,14 @@ def rewind_warm(
     to_run: str | None = None,
     undo: str | None = None,
     dry_run: bool = False,
+    **asked: Any,
 ) -> RewindResult:
     """One rewind in the shared session; with neither, what was begun is finished."""
     from tidemark.streaming.jobs.rewind import rewind_once
 
     return rewind_once(
         place.run("rewinding"),
-        RewindRequest(pipeline=place.name, to_run=to_run, undo=undo, dry_run=dry_run),
+        RewindRequest(pipeline=place.name, to_run=to_run, undo=undo, dry_run=dry_run, **asked),
         quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,

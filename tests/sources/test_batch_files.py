@@ -9,7 +9,8 @@ from tidemark.sources.files.batch_files import (
     repeated_reading,
     unreadable,
 )
-from tidemark.sources.source import PartVerdict, Reading
+from tidemark.sources.notes import accepted_loss
+from tidemark.sources.source import LossAcceptance, LostInput, PartVerdict, Reading
 from tidemark.storage.files import FileFacts
 
 LISTED_MS = 1_790_000_000_123
@@ -37,6 +38,19 @@ def test_a_first_reading_rejects_files_that_are_gone_or_empty() -> None:
     assert "gone between listing and reading" in found.verdicts[0].detail
     assert "is empty" in found.verdicts[1].detail
     assert found.seen == {}
+
+
+def test_a_file_that_is_left_out_is_not_read_whatever_it_holds_and_its_repeat_says_the_same() -> (
+    None
+):
+    at = datetime(2026, 7, 1, tzinfo=UTC)
+    noted = accepted_loss(LostInput(B, "left out", "Known"), LossAcceptance("why", "Ada", at))
+    found = first_reading(FILES[:2], {A: facts(), B: None}, [noted])
+    assert found.read == (A,)
+    (verdict,) = found.verdicts
+    assert (verdict.part, verdict.reason) == (B, "left out")
+    assert verdict.detail.startswith("Known. Accepted by Ada: why. None of its rows were accepted.")
+    assert repeated_reading(FILES[:2], {A: facts(), B: facts()}, found).verdicts == (verdict,)
 
 
 def test_fractions_of_a_millisecond_are_no_change() -> None:

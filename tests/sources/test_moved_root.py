@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from tests.kit.killed import Killed, killed
@@ -15,11 +17,19 @@ from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import AcceptanceRefused, InputLost
 from tidemark.gold.checkpoints import ingest_checkpoint
+from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.recompute.rewind.input import is_of_file
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.lag import source_lag
-from tidemark.sources.notes import source_notes
-from tidemark.sources.source import Lag, LossAcceptance, SourceHandle
+from tidemark.sources.notes import (
+    SourceNotes,
+    accepted_loss,
+    left_out,
+    source_notes,
+    write_source_notes,
+)
+from tidemark.sources.source import Lag, LossAcceptance, LostInput, SourceHandle
 from tidemark.storage.files import write_bytes
 
 OFFSETS = """v1
@@ -109,6 +119,23 @@ def test_files_of_an_accepted_root_are_known_below_it_in_each_list(tmp_path: Pat
         "Ada",
     )
     assert source_of(place).unread(checkpoint) == f"2 files may be new, among them {before[0]}"
+
+
+def test_a_file_that_is_left_out_is_so_at_the_new_place_and_its_rows_are_found(
+    tmp_path: Path,
+) -> None:
+    place = place_at(tmp_path / "new")
+    old, new = (f"file://{tmp_path}/{name}/landing/b%20ü.json" for name in ("old", "new"))
+    checkpoint = read_of(place, [old])
+    at = datetime(2026, 7, 1, tzinfo=UTC)
+    noted = accepted_loss(LostInput(old, LEFT_OUT, "known"), LossAcceptance("why", "Ada", at))
+    write_source_notes(checkpoint, SourceNotes(lost=(noted,)))
+    rows = ds.dataset(pa.table({"_file": [old, new, new.replace("landing", "landing/landing")]}))
+    assert rows.count_rows(is_of_file(new, str(place.root), checkpoint)) == 1
+    accept(place, checkpoint)
+    assert [one.part for one in left_out(checkpoint)] == [new]
+    rows = ds.dataset(pa.table({"_file": [old, new, f"{old}c"]}))
+    assert rows.count_rows(is_of_file(new, str(place.root), checkpoint)) == 2
 
 
 def test_an_acceptance_that_was_killed_stops_runs_until_it_is_repeated(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ class MigrateOperator(JobOperator):
 
 
 class RewindOperator(JobOperator):
-    """Submits a rewind with the parameters `to_run`, `to_offsets`, `undo` and `dry_run`.
+    """Submits a rewind with the parameters `to_run`, `to_offsets`, `undo`, `without`, `reason` and
+    `dry_run`.
 
     Of its outlets, gold tables, those get an event whose rows went back. The plan, or what was
     done, stands in the task's log; its backup and the runs that are undone go to XCom.
@@ -288,6 +289,8 @@ too.
   undone, and why it may not.
 - **`to_run`** is a run's id as `ops/runs` has it; `tidemark rewind {pipeline}` lists those
   that one can go back to. With neither that nor `undo`, a rewind that was killed is finished.
+- **`without`** names files that are not read again, because they are gone or were a mistake; with a
+  **`reason`**, which is recorded.
 - **Pause the stream's Dag** before, and unpause it when the source is as it should be.
 - **The way back**: `undo`, with the id that the task's log tells.
 """,

@@ -19,7 +19,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
-from tidemark.runs.requests import RewindRequest
+from tidemark.runs.requests import NO_REASON_WITHOUT, RewindRequest
 
 if TYPE_CHECKING:
     from tidemark.recompute.rewind.past_runs import PastRun
@@ -50,6 +50,8 @@ def rewind(
     from tidemark.recompute.rewind.result import RewindResult
     from tidemark.runs.pipeline_lease import check_lease
 
+    if request.lacks_reason:
+        raise typer.BadParameter(NO_REASON_WITHOUT)
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
     check_lease(found, loaded, run_id, "rewind")

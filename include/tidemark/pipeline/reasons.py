@@ -20,12 +20,14 @@ CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"
 # What is gone of a source, once that is accepted.
 EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off"
 GONE, SET_BACK = "gone", "set back"
+# A file that a rewind was to go on without.
+LEFT_OUT = "left out"
 
 REASONS = frozenset(
     (
         *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
         *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, UNREADABLE, CHANGED_FILE, CHANGED_ROWS),
-        *(EXPIRED, REPLACED, DELETED, CUT_OFF, GONE, SET_BACK),
+        *(EXPIRED, REPLACED, DELETED, CUT_OFF, GONE, SET_BACK, LEFT_OUT),
     )
 )
 

@@ -20,6 +20,7 @@ from tidemark.runs.acceptance import CheckOverride, acceptance
 
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
+NO_REASON_WITHOUT = '--reason "…" is missing: why it goes on without a file'
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
     datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
@@ -214,6 +215,12 @@ class RewindRequest(RunRequest):
         "given several times.",
     )
     undo: str | None = Field(default=None, description="Take back the rewind of this id.")
+    without: tuple[str, ...] = Field(
+        default=(),
+        description="Do not read this file again: its name as `_file` has it, or its end. Can be "
+        "given several times.",
+    )
+    reason: str | None = Field(default=None, description="Why; it is kept.")
     dry_run: bool = Field(
         default=False, description="Only show what would be done; change nothing."
     )
@@ -222,6 +229,8 @@ class RewindRequest(RunRequest):
     def _one_aim(self) -> Self:
         if sum(map(bool, (self.to_run, self.to_offsets, self.undo))) > 1:
             raise ValueError("--to-run, --to-offset and --undo exclude each other")
+        if self.without and self.finishes:
+            raise ValueError("--without goes with what names where to: --to-run or --undo")
         _ = self.offsets
         return self
 
@@ -241,6 +250,11 @@ class RewindRequest(RunRequest):
     def finishes(self) -> bool:
         """Is only what was begun to be finished?"""
         return not (self.to_run or self.to_offsets or self.undo)
+
+    @property
+    def lacks_reason(self) -> bool:
+        """Must it say why, and does not?"""
+        return bool(self.without) and not (self.reason or "").strip()
 
 
 class RetractRequest(RunRequest):

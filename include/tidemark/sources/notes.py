@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import NoteUnreadable
+from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.sources.source import LossAcceptance, LostInput, PartVerdict
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.result_file import Facts
@@ -111,6 +112,11 @@ def source_notes(ingest: Checkpoint) -> SourceNotes:
             "version of Tidemark. Nothing was read. Restore it from a backup, with the checkpoint "
             "beside it."
         ) from error
+
+
+def left_out(ingest: Checkpoint) -> tuple[AcceptedLoss, ...]:
+    """The parts that rewinds were to go on without. NoteUnreadable as `source_notes`."""
+    return tuple(one for one in source_notes(ingest).lost if one.reason == LEFT_OUT)
 
 
 @commit_point(

@@ -230,6 +230,8 @@ class SourceHandle(ABC):
     settings: Settings
 
     origin: ClassVar[tuple[OriginColumn, ...]]
+    # Has a part a verdict that was noted as left out (LEFT_OUT), whichever batch would read it?
+    leaves_parts_out: ClassVar[bool] = False
 
     @property
     def places(self) -> Places:

@@ -91,6 +91,15 @@ _FIELDS = [
     *ops_columns(_COMPACTION, "compaction"),
     *ops_columns(_REWIND, "rewind"),
     *ops_columns(_RETRACTION, "retraction"),
+    # Of a rewind, columns of their own: a table of before takes no other `rewind`. `without`: the
+    # files that it goes on without, with the rows that bronze and rejects had of them.
+    *ops_columns(TEXT, "by", "reason"),
+    *ops_columns(
+        pa.list_(
+            pa.struct([*ops_columns(TEXT, "file"), *ops_columns(COUNT, "accepted", "rejected")])
+        ),
+        "without",
+    ),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of the pipeline"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.rewinding import rewind_warm, rewound
 from tests.kit.running import sorted_rows, succeed
-from tests.sources.contract.worlds import WORLDS, Topics, World
+from tests.sources.contract.worlds import WORLDS, Files, Topics, World
 from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.recompute.rewind.request import planned
@@ -57,6 +57,10 @@ def test_what_came_since_is_read_again_once_and_refused_where_it_is_gone(
 
     if isinstance(world, Topics):
         check_points(world)
+    if not isinstance(world, Files):
+        left = rewind_warm(spark, world.place, "run-0", dry_run=True, without=("part-1",))
+        assert left.error is not None
+        assert "only of a source of files a part can be left out" in left.error.message
     world.lose("1")
     refused = rewind_warm(spark, world.place, "run-0", dry_run=True)
     assert refused.error is not None

@@ -6,8 +6,8 @@ so the doctor's judgement of it is that of the checkpoint afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -71,15 +71,27 @@ class CheckpointSnapshot:
 
 @dataclass(frozen=True)
 class ReadAgain:
-    """The files of a file source that batches read again: how many, and those of them that are gone
-    or have changed since they were listed. `not_known`: lists that cannot be read; `not_checked`:
-    why the store of the files was not asked."""
+    """The files of a file source that batches read again, and those of them that are gone or have
+    changed since they were listed. `not_known`: lists that cannot be read; `not_checked`: why the
+    store of the files was not asked."""
 
-    files: int = 0
+    uris: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     not_known: tuple[str, ...] = ()
     not_checked: str | None = None
+
+    @property
+    def files(self) -> int:
+        return len(self.uris)
+
+    def without(self, uris: Collection[str]) -> ReadAgain:
+        """What is left where these are not read again."""
+        uris_left, gone, changed = (
+            tuple(uri for uri in found if uri not in uris)
+            for found in (self.uris, self.gone, self.changed)
+        )
+        return replace(self, uris=uris_left, gone=gone, changed=changed)
 
 
 @dataclass(frozen=True)
@@ -181,14 +193,15 @@ def _read_again(now: CheckpointSnapshot, point: Point) -> ReadAgain:
             # A compacted list repeats what stays.
             newer = (one for one in entries if one.batch > point.lists[folder])
             taken |= dict.fromkeys(newer)
+    uris = tuple(one.uri for one in taken)
     try:
-        found = stat_files((one.uri for one in taken), now.place.options)
+        found = stat_files(uris, now.place.options)
     except StorageUnavailable as error:
-        return ReadAgain(len(taken), (), (), tuple(not_known), str(error))
+        return ReadAgain(uris, (), (), tuple(not_known), str(error))
     changed = []
     for one in taken:
         facts = found[one.uri]
         if facts is not None and epoch_ms(facts.modified) != one.modified_ms:
             changed.append(one.uri)
-    gone = tuple(one.uri for one in taken if found[one.uri] is None)
-    return ReadAgain(len(taken), gone, tuple(changed), tuple(not_known))
+    gone = tuple(uri for uri in uris if found[uri] is None)
+    return ReadAgain(uris, gone, tuple(changed), tuple(not_known))

@@ -65,6 +65,16 @@ class IngestBack(Facts):
     notes_before: str | None = None
 
 
+class LeftOut(Facts):
+    """A file that is not read again: how many rows bronze and rejects had of it, and whether it
+    lies there yet, so that the next run passes it over."""
+
+    file: str
+    accepted: int
+    rejected: int
+    is_there: bool
+
+
 class Reader(Facts):
     """A table of another pipeline that joins with this one's bronze."""
 
@@ -75,7 +85,8 @@ class Reader(Facts):
 class PipelineChange(Facts):
     """The change of one pipeline, as it was planned. `to`: where it goes, in words for people, and
     `to_run` where that is a run's end. `over_unfinished`: another rewind was in the middle, so that
-    there is nothing to come back to. `undone` are the runs that count no more."""
+    there is nothing to come back to. `undone` are the runs that count no more. `without`: files
+    whose rows do not come again. `by` and `reason`: who did it, and why, where that was said."""
 
     format: Literal[1] = 1
     id: str
@@ -91,6 +102,9 @@ class PipelineChange(Facts):
     rejects: TableBack
     golds: tuple[GoldBack, ...]
     readers: tuple[Reader, ...] = ()
+    without: tuple[LeftOut, ...] = ()
+    by: str | None = None
+    reason: str | None = None
 
 
 def read_change(backup: FilePlace) -> PipelineChange:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
+from tidemark.checkpoint.rewind.read import ReadAgain
+from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.recompute.rewind.change import CHECKPOINT
+from tidemark.recompute.rewind.change import CHECKPOINT, LeftOut
 from tidemark.runs.unfinished_act import rewind_folder
+from tidemark.sources.files.unread import same_place
 from tidemark.sources.kinds import source_handle
-from tidemark.sources.notes import SourceNotes, notes_place, source_notes
+from tidemark.sources.notes import (
+    AcceptedLoss,
+    SourceNotes,
+    accepted_loss,
+    notes_place,
+    source_notes,
+)
+from tidemark.sources.source import LossAcceptance, LostInput
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.files import FileMissing, read_bytes, stat_files
 from tidemark.storage.warehouse import Warehouse
 
 _LOGS = ("offsets", "commits")
+_PASSED_OVER = "The pipeline was taken back to before it was read, and goes on without it"
 
 
 @dataclass(frozen=True)
@@ -57,16 +73,90 @@ def copied_checkpoint(warehouse: Warehouse, rewind: str) -> Checkpoint:
     return Checkpoint(uri, warehouse.options, warehouse.fence)
 
 
-def gone_since(ingest: Checkpoint, before: Checkpoint, batch: int) -> Iterator[str]:
+def read_since(ingest: Checkpoint, before: Checkpoint, batch: int) -> ReadAgain:
     """Files that only batches after one have read, and that `before` did not: they have to be read
-    again, and are gone. Of other sources `lost_again` tells."""
-    taken = _files_after(ingest, batch) - _files_after(before, batch)
-    gone = [uri for uri, facts in stat_files(taken, ingest.options).items() if facts is None]
-    if gone:
+    again."""
+    taken = sorted(_files_after(ingest, batch) - _files_after(before, batch))
+    found = stat_files(taken, ingest.options)
+    return ReadAgain(tuple(taken), tuple(uri for uri in taken if found[uri] is None))
+
+
+def gone_since(again: ReadAgain) -> Iterator[str]:
+    """Of other sources than files `lost_again` tells."""
+    if again.gone:
         yield (
-            f"{len(gone):,} of the {len(taken):,} files that were read since have to be read "
-            f"again, and are gone: {shown(sorted(gone))}. Bring them back to the same paths."
+            f"{len(again.gone):,} of the {again.files:,} files that were read since have to be "
+            f"read again, and are gone: {shown(again.gone)}. Bring them back to the same paths."
         )
+
+
+def left_out_files(
+    pipeline: Pipeline,
+    settings: Settings,
+    ingest: Checkpoint,
+    again: ReadAgain,
+    names: Sequence[str],
+    batch: int,
+) -> tuple[LeftOut, ...]:
+    """The files that a rewind to the end of a batch is to go on without, by their names or the ends
+    of them. RewindRefused where one names none, or several, of those that are read again."""
+    if names and not source_handle(pipeline, settings).leaves_parts_out:
+        raise RewindRefused(
+            f"--without {names[0]}: {pipeline.name} reads {pipeline.source.label}, and only of a "
+            "source of files a part can be left out. Go back as it is, and take its rows out then: "
+            "`tidemark retract`. Nothing was changed."
+        )
+    warehouse, left = Warehouse.of(pipeline.name, settings), {}
+    for name in names:
+        found = [uri for uri in again.uris if uri.endswith(name)]
+        uri = name if name in found else found[0] if len(found) == 1 else None
+        if uri is None:
+            why = f"{len(found)} of them end so" if found else "none of them ends so"
+            raise RewindRefused(
+                f"--without {name}: of the {again.files:,} files that would be read again {why}: "
+                f"{shown(sorted(found or again.uris))}. What was read before stays: `tidemark "
+                f"retract {pipeline.name} --file …` takes rows out. Nothing was changed."
+            )
+        its = is_of_file(uri, settings.root, ingest) & (ds.field("_batch") > batch)
+        accepted, rejected = (
+            dataset_of(place.existing(), f"_batch > {batch}").count_rows(its)
+            for place in (warehouse.bronze, warehouse.rejects)
+        )
+        is_there = uri not in again.gone
+        left[uri] = LeftOut(file=uri, accepted=accepted, rejected=rejected, is_there=is_there)
+    return tuple(left.values())
+
+
+def is_of_file(uri: str, root: str, ingest: Checkpoint) -> ds.Expression:
+    """Which rows are of a file. Where the root was moved since, they name it below the former
+    one."""
+    name, here = ds.field("_file"), same_place(root).rstrip("/")
+    below = same_place(uri).removeprefix(here)
+    moves = [
+        one for one in source_notes(ingest).lost if one.batch is None and one.reason != LEFT_OUT
+    ]
+    if not moves or below == same_place(uri):
+        return name == uri
+    tail = "/".join(uri.split("/")[-below.count("/") :])
+    return pc.ends_with(name, pattern=f"/{tail}")
+
+
+def passed_over(left: Iterable[LeftOut], accepted: LossAcceptance) -> Iterator[AcceptedLoss]:
+    """Notes of the files that lie there, which the next runs pass over. One that is gone needs
+    none: what comes under its name is another file."""
+    for one in left:
+        if one.is_there:
+            yield accepted_loss(LostInput(one.file, LEFT_OUT, _PASSED_OVER), accepted)
+
+
+def with_left_out(notes: str | None, left: Iterable[AcceptedLoss]) -> str | None:
+    """The source's notes with these, where they lack them."""
+    found = SourceNotes.model_validate_json(notes) if notes else SourceNotes()
+    known = {one.part for one in found.lost if one.reason == LEFT_OUT}
+    new = tuple(one for one in left if one.part not in known)
+    if not new:
+        return notes
+    return found.model_copy(update={"lost": (*found.lost, *new)}).model_dump_json(indent=1)
 
 
 def _files_after(checkpoint: Checkpoint, batch: int) -> set[str]:

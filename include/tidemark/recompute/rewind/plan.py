@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
@@ -12,7 +12,12 @@ from deltalake import DeltaTable
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.rewind.plan import damage_of, unfit
-from tidemark.checkpoint.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
+from tidemark.checkpoint.rewind.read import (
+    ReadAgain,
+    RewindFacts,
+    list_checkpoint,
+    read_for_rewind,
+)
 from tidemark.errors import MigrationRefused, RewindRefused
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.other_readers import other_readers
@@ -27,6 +32,7 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.rewind.change import (
     GoldBack,
     IngestBack,
+    LeftOut,
     PipelineChange,
     Reader,
     read_change,
@@ -35,9 +41,13 @@ from tidemark.recompute.rewind.input import (
     accepted_since,
     copied_checkpoint,
     gone_since,
+    left_out_files,
     lost_again,
     notes_text,
     notes_up_to,
+    passed_over,
+    read_since,
+    with_left_out,
 )
 from tidemark.recompute.rewind.past_runs import PastRun, PastRuns, last_batch, query_of
 from tidemark.recompute.rewind.tables import (
@@ -48,9 +58,13 @@ from tidemark.recompute.rewind.tables import (
     published_by,
 )
 from tidemark.recompute.table_change import change_of
+from tidemark.runs.acceptance import this_user
 from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
 from tidemark.runs.generations import ABANDONED, abandoned, generations
+from tidemark.runs.requests import RewindRequest
 from tidemark.runs.unfinished_act import rewind_folder, unfinished_act
+from tidemark.sources.notes import AcceptedLoss, left_out
+from tidemark.sources.source import LossAcceptance
 from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -77,9 +91,15 @@ class _Versions:
 
 
 def plan_to_run(
-    pipeline: Pipeline, settings: Settings, runs: PastRuns, to: PastRun, now: datetime
+    pipeline: Pipeline,
+    settings: Settings,
+    runs: PastRuns,
+    to: PastRun,
+    now: datetime,
+    asked: RewindRequest,
 ) -> PipelineRewindPlan:
-    """Take a pipeline back to the end of a run. `now`, in UTC, names the rewind.
+    """Take a pipeline back to the end of a run. `now`, in UTC, names the rewind; `asked` is without
+    which files, why, and by whom.
 
     RewindRefused where the checkpoint or a table does not reach back so far; raises what says that
     the source cannot be asked.
@@ -88,12 +108,17 @@ def plan_to_run(
     ingest = ingest_checkpoint(warehouse)
     query, batch = query_of(ingest), last_batch(warehouse, ingest, to)
     facts = read_for_rewind(list_checkpoint(ingest), batch)
+    taken = facts.read_again
+    without = left_out_files(pipeline, settings, ingest, taken, asked.without, batch)
+    told = _accepted(asked, now)
+    again, still = _not_left_out(taken, without, left_out(ingest))
+    facts = replace(facts, read_again=again)
     back = IngestBack(
         query=query,
         listed={name: file.size for name, file in facts.before.files.items()},
         removed=facts.going,
         batch=batch,
-        notes=notes_up_to(ingest, batch),
+        notes=with_left_out(notes_up_to(ingest, batch), passed_over(without, told)),
         notes_before=notes_text(ingest),
     )
     versions = _Versions(
@@ -102,15 +127,22 @@ def plan_to_run(
         dict(_golds_at(pipeline, warehouse, runs, to)),
     )
     label = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
-    plan = _plan(pipeline, settings, versions, back, label, now)
+    plan = _plan(pipeline, settings, versions, back, label, told)
     reasons = (
         *damage_of(judge_checkpoint(facts.after.facts, now)),
         *unfit(facts),
+        *_way_on(again),
         *accepted_since(ingest, batch),
         *lost_again(pipeline, settings, ingest, batch),
     )
-    change = plan.change.model_copy(update={"to_run": to.run, "undone": runs.after(to.ended_at)})
-    return PipelineRewindPlan(change, (*_of_files(facts), *plan.notes), (*reasons, *plan.refused))
+    update = {"to_run": to.run, "undone": runs.after(to.ended_at), "without": without}
+    change = plan.change.model_copy(update=update)
+    notes = (*_of_files(facts), *_still_out(still), *plan.notes)
+    return PipelineRewindPlan(change, notes, (*reasons, *plan.refused))
+
+
+def _accepted(asked: RewindRequest, now: datetime) -> LossAcceptance:
+    return LossAcceptance((asked.reason or "").strip(), asked.by or this_user(), now)
 
 
 def _golds_at(
@@ -126,10 +158,11 @@ def _golds_at(
 
 
 def plan_undo(
-    pipeline: Pipeline, settings: Settings, runs: PastRuns, rewind: str, now: datetime
+    pipeline: Pipeline, settings: Settings, runs: PastRuns, now: datetime, asked: RewindRequest
 ) -> PipelineRewindPlan:
-    """Take a pipeline to where it was before a rewind, by that one's id. What runs read since is
-    read again. RewindRefused where its folder holds no backup."""
+    """Take a pipeline to where it was before a rewind, `undo`. What runs read since is read again.
+    RewindRefused where its folder holds no backup."""
+    rewind = str(asked.undo)
     warehouse = Warehouse.of(pipeline.name, settings)
     before = read_change(rewind_folder(warehouse, rewind))
     if before.over_unfinished:
@@ -137,7 +170,11 @@ def plan_undo(
             f"The rewind {rewind} took back one that was not finished, and before it the tables "
             "did not fit each other: there is nothing to go back to. Nothing was changed."
         )
-    ingest = ingest_checkpoint(warehouse)
+    ingest, copy = ingest_checkpoint(warehouse), copied_checkpoint(warehouse, rewind)
+    again, batch = read_since(ingest, copy, before.ingest.batch), before.ingest.batch
+    without = left_out_files(pipeline, settings, ingest, again, asked.without, batch)
+    told = _accepted(asked, now)
+    left, still = _not_left_out(again, without, left_out(ingest))
     listed = {name: facts.size for name, facts in list_checkpoint(ingest).files.items()}
     committed = (name.removeprefix("commits/") for name in before.ingest.listed)
     back = IngestBack(
@@ -146,7 +183,7 @@ def plan_undo(
         removed=tuple(name for name in listed if name not in before.ingest.listed),
         restored_from=rewind,
         batch=max((int(one) for one in committed if one.isdecimal()), default=-1),
-        notes=before.ingest.notes_before,
+        notes=with_left_out(before.ingest.notes_before, (*still, *passed_over(without, told))),
         notes_before=notes_text(ingest),
     )
     versions = _Versions(
@@ -155,19 +192,21 @@ def plan_undo(
         {one.table: one.back.seen for one in before.golds if one.back is not None},
     )
     label = f"what it was before the rewind {rewind}"
-    plan = _plan(pipeline, settings, versions, back, label, now)
-    copy = copied_checkpoint(warehouse, rewind)
+    plan = _plan(pipeline, settings, versions, back, label, told)
     reasons = (
         *damage_of(judge_checkpoint(list_checkpoint(copy).facts, now)),
-        *gone_since(ingest, copy, before.ingest.batch),
+        *gone_since(left),
+        *_way_on(left),
         *lost_again(pipeline, settings, copy, back.batch),
     )
     update = {
         "undone": (before.run_id, *runs.after(before.planned_at)),
         "over_unfinished": unfinished_act(warehouse) is not None,
+        "without": without,
     }
     change = plan.change.model_copy(update=update)
-    return PipelineRewindPlan(change, plan.notes, (*reasons, *plan.refused))
+    notes = (*_still_out(still), *plan.notes)
+    return PipelineRewindPlan(change, notes, (*reasons, *plan.refused))
 
 
 def _plan(
@@ -176,7 +215,7 @@ def _plan(
     versions: _Versions,
     ingest: IngestBack,
     to: str,
-    now: datetime,
+    told: LossAcceptance,
 ) -> PipelineRewindPlan:
     warehouse = Warehouse.of(pipeline.name, settings)
     bronze = plan_back(warehouse.bronze, versions.bronze, ingest.query)
@@ -185,18 +224,20 @@ def _plan(
     planned = [plan_gold(found, versions.gold.get(found.name)) for found in tables]
     golds = [one for one in planned if one is not None]
     readers = (Reader(pipeline=one.pipeline, table=one.table) for one in other_readers(warehouse))
-    stamp = f"{now:{_STAMP}}"
+    stamp = f"{told.at:{_STAMP}}"
     change = PipelineChange(
         id=stamp,
         run_id=f"rewind__{stamp}",
         pipeline=pipeline.name,
-        planned_at=now,
+        planned_at=told.at,
         to=to,
         ingest=ingest,
         bronze=bronze.back,
         rejects=rejects.back,
         golds=tuple(back for back, _ in golds),
         readers=tuple(readers),
+        by=told.by,
+        reason=told.reason or None,
     )
     backs = [bronze, rejects, *(one for _, one in golds if one is not None)]
     return PipelineRewindPlan(
@@ -228,6 +269,26 @@ def _cannot_begin(
                 f"{instant_text(given_up)}, and it has noted that it needs no row of the other "
                 "bronze which these may match: they may be gone (`keep`)."
             )
+
+
+def _not_left_out(
+    again: ReadAgain, without: Iterable[LeftOut], known: Iterable[AcceptedLoss]
+) -> tuple[ReadAgain, tuple[AcceptedLoss, ...]]:
+    """What is read again, and which of the rest stay left out as a rewind before this one said."""
+    asked = {one.file for one in without}
+    still = tuple(one for one in known if one.part in again.uris and one.part not in asked)
+    return again.without({*asked, *(one.part for one in still)}), still
+
+
+def _way_on(again: ReadAgain) -> Iterator[str]:
+    if again.gone:
+        yield 'Or go on without them: --without FILE --reason "…". Then their rows stay away.'
+
+
+def _still_out(still: Sequence[AcceptedLoss]) -> Iterator[str]:
+    if still:
+        files = shown(one.part for one in still)
+        yield f"Stays left out, as a rewind before this one was told: {files}."
 
 
 def _of_files(facts: RewindFacts) -> Iterator[str]:

@@ -53,7 +53,11 @@ def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
             "backup": rewind_folder(warehouse, change.id).uri,
             "runs": list(change.undone),
         },
-    }
+        "by": change.by,
+        "reason": change.reason,
+        "without": [one.model_dump(include={"file", "accepted", "rejected"})
+                    for one in change.without],
+    }  # fmt: skip
     append_upkeep(warehouse.upkeep, [row])
 
 

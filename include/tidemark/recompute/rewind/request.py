@@ -18,11 +18,15 @@ from tidemark.storage.warehouse import Warehouse
 
 def is_of(change: PipelineChange, asked: RewindRequest) -> bool:
     """Is the change that was begun what is asked for?"""
+    if asked.finishes:
+        return True
+    files = {one.file for one in change.without}
+    named = {name: {one for one in files if one.endswith(name)} for name in asked.without}
+    if not all(named.values()) or files != set().union(*named.values()):
+        return False
     if asked.undo is not None:
         return change.ingest.restored_from == asked.undo
-    if asked.to_offsets:
-        return False
-    return asked.to_run is None or change.to_run == asked.to_run
+    return asked.to_run is not None and change.to_run == asked.to_run
 
 
 def planned(
@@ -34,7 +38,7 @@ def planned(
     if asked.undo is not None:
         check_no_unfinished_act(warehouse, unless=ActKind.REWIND)
         runs = past_runs(pipeline, warehouse)
-        return plan_undo(pipeline, settings, runs, asked.undo, now)
+        return plan_undo(pipeline, settings, runs, now, asked)
     check_no_unfinished_act(warehouse)
     runs = past_runs(pipeline, warehouse)
     if asked.to_offsets:
@@ -46,4 +50,4 @@ def planned(
             f"No rewind of {pipeline.name} was begun that would have to be finished. Say to the "
             "end of which run it goes back: --to-run RUN. Nothing was changed."
         )
-    return plan_to_run(pipeline, settings, runs, to, now)
+    return plan_to_run(pipeline, settings, runs, to, now, asked)

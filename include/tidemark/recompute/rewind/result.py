@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
-from tidemark.recompute.rewind.change import PipelineChange, Reader, TableBack
+from tidemark.recompute.rewind.change import LeftOut, PipelineChange, Reader, TableBack
 from tidemark.storage.result_file import Facts, RunError
 
 
@@ -66,6 +66,9 @@ def rewind_lines(result: RewindResult) -> Iterator[str]:
         if back.seen != back.version:
             yield f"  {name}: from version {back.seen} to what it was at version {back.version}"
     yield f"  ingest: the next batch is {change.ingest.batch + 1}"
+    yield from map(_left_out, change.without)
+    if change.reason:
+        yield f"  why: {change.reason} ({change.by})"
     for gold in change.golds:
         yield f"  {gold.table}: {_gold_back(gold.back)}a new generation"
     yield from (f"  to know: {note}" for note in result.notes)
@@ -81,6 +84,18 @@ def rewind_lines(result: RewindResult) -> Iterator[str]:
         yield f"to undo it: `tidemark rewind {change.pipeline} --undo {change.id} --apply`"
     elif result.dry_run:
         yield "nothing was changed: --apply does it"
+
+
+def _left_out(one: LeftOut) -> str:
+    then = (
+        "it lies there, and the next run passes it over, with a reject"
+        if one.is_there
+        else "it is gone; what comes under its name is read"
+    )
+    return (
+        f"  without {one.file}: {_many(one.accepted, 'row')} accepted and {one.rejected:,} "
+        f"rejected do not come back; {then}"
+    )
 
 
 def _gold_back(back: TableBack | None) -> str:

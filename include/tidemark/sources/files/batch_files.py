@@ -10,16 +10,27 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.checkpoint.log import SourceFile
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.pipeline.reasons import CHANGED_FILE, MALFORMED, UNREADABLE
+from tidemark.pipeline.reasons import CHANGED_FILE, LEFT_OUT, MALFORMED, UNREADABLE
+from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.files import FileFacts
 
 _LAND_AGAIN = "None of its rows were accepted. To have it read, land it under another name."
 
 
-def first_reading(files: Sequence[SourceFile], facts: Mapping[str, FileFacts | None]) -> Reading:
-    """Nothing of the batch is committed: every file is read as it is now."""
-    verdicts = [verdict for file in files if (verdict := _first_verdict(file, facts[file.uri]))]
+def first_reading(
+    files: Sequence[SourceFile],
+    facts: Mapping[str, FileFacts | None],
+    left_out: Sequence[AcceptedLoss] = (),
+) -> Reading:
+    """Nothing of the batch is committed: every file is read as it is now, but those that were noted
+    as left out."""
+    labels = {one.part: f"{one.label}. {_LAND_AGAIN}" for one in left_out}
+    verdicts = [
+        verdict
+        for file in files
+        if (verdict := _first_verdict(file, facts[file.uri], labels.get(file.uri)))
+    ]
     rejected = {verdict.part for verdict in verdicts}
     read = tuple(file.uri for file in files if file.uri not in rejected)
     seen = {
@@ -72,7 +83,11 @@ def no_longer_readable(verdict: PartVerdict) -> PartVerdict:
     return PartVerdict(verdict.part, CHANGED_FILE, _unknown("cannot be read any more"))
 
 
-def _first_verdict(file: SourceFile, facts: FileFacts | None) -> PartVerdict | None:
+def _first_verdict(
+    file: SourceFile, facts: FileFacts | None, left_out: str | None
+) -> PartVerdict | None:
+    if left_out is not None:
+        return PartVerdict(file.uri, LEFT_OUT, left_out)
     if facts is None:
         return unreadable(file.uri, "It was gone between listing and reading")
     if facts.size == 0:

@@ -30,11 +30,12 @@ from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource, FoldTable, Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.first_lines import copy_first_lines
-from tidemark.sources.files.moved_root import former_roots, know_files_here
+from tidemark.sources.files.moved_root import former_roots, know_files_here, known_here
 from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.unread import (
     facts_of_files,
@@ -43,7 +44,7 @@ from tidemark.sources.files.unread import (
     unread_files,
 )
 from tidemark.sources.formats.formats import slices_of
-from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.notes import accepted_loss, left_out, source_notes, write_source_notes
 from tidemark.sources.source import (
     PLACE,
     FirstRows,
@@ -97,6 +98,7 @@ class FilesSourceHandle(SourceHandle):
     """A part is a file."""
 
     origin = (OriginColumn("_file", "string", "The source file"), PLACE)
+    leaves_parts_out = True
 
     @property
     def files(self) -> SourceFiles:
@@ -158,11 +160,18 @@ class FilesSourceHandle(SourceHandle):
                 "as that of each fold does. Nothing was written. Put the root back to where it "
                 "was, or a link to it, and name that in the settings."
             )
+        source, root = split_files(pattern_of(self.pipeline)), self.places.root
         notes = source_notes(ingest)
         if not notes.lost or notes.lost[-1].part != lost[0].part:
             entry = accepted_loss(lost[0], accepted)
-            write_source_notes(ingest, notes.model_copy(update={"lost": (*notes.lost, entry)}))
-        know_files_here(split_files(pattern_of(self.pipeline)), roots, self.places.root, ingest)
+            kept = (
+                one.model_copy(update={"part": known_here(source, one.part, roots, root)})
+                if one.reason == LEFT_OUT
+                else one
+                for one in notes.lost
+            )
+            write_source_notes(ingest, notes.model_copy(update={"lost": (*kept, entry)}))
+        know_files_here(source, roots, root, ingest)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         self._check_folder()
@@ -198,7 +207,7 @@ class FilesSourceHandle(SourceHandle):
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         files = self._slice(ingest, batch)
         if committed is None:
-            return batch_files.first_reading(*files)
+            return batch_files.first_reading(*files, left_out(ingest))
         return batch_files.repeated_reading(*files, committed)
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:

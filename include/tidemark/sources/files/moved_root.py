@@ -87,23 +87,30 @@ def _write_list(ingest: Checkpoint, name: str, data: bytes) -> None:
 
 def _moved(text: str, source: SourceFiles, roots: Sequence[str], root: str) -> str:
     """A list with the new places; as it is where it is none: one that no engine reads any more."""
-    here, folder, (first, *lines) = _place(root), _folder(source), text.split("\n")
+    first, *lines = text.split("\n")
     moved = []
     for line in lines:
         try:
             entry = json_object(line) if line else {}
         except NotTheFormat:
             return text
-        place = same_place(str(entry.get("path", "")))
-        old = [] if place.startswith(here + folder) else roots
-        former = next((one for one in old if place.startswith(one + folder)), None)
-        moved.append(line if former is None else _line(entry, root, place.removeprefix(former)))
+        path = str(entry.get("path", ""))
+        here = known_here(source, path, roots, root)
+        moved.append(line if here == path else _line({**entry, "path": here}))
     return "\n".join([first, *moved])
 
 
-def _line(entry: Mapping[str, object], root: str, below: str) -> str:
-    entry_here = {**entry, "path": _as_spark_has_it(root, below)}
-    return json.dumps(entry_here, ensure_ascii=False, separators=(",", ":"))
+def known_here(source: SourceFiles, path: str, roots: Sequence[str], root: str) -> str:
+    """A file's URI as the engine writes it below this root, where it lies below one of `roots`;
+    any other stays."""
+    here, folder, place = _place(root), _folder(source), same_place(path)
+    old = [] if place.startswith(here + folder) else roots
+    former = next((one for one in old if place.startswith(one + folder)), None)
+    return path if former is None else _as_spark_has_it(root, place.removeprefix(former))
+
+
+def _line(entry: Mapping[str, object]) -> str:
+    return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
 
 
 def _folder(source: SourceFiles) -> str:

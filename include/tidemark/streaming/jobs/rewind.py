@@ -37,7 +37,7 @@ from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
-from tidemark.runs.requests import RewindRequest
+from tidemark.runs.requests import NO_REASON_WITHOUT, RewindRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
@@ -178,6 +178,8 @@ def _begun(run: Run, asked: RewindRequest, now: datetime, done: RewindSoFar) -> 
                 f"Finish it: `tidemark rewind {run.pipeline.name} --apply`. Or take it back: "
                 f"--undo {unfinished.id}. Nothing was changed."
             )
+    if asked.lacks_reason:
+        raise RewindRefused(f"{NO_REASON_WITHOUT}. Nothing was changed.")
     plan = planned(run.pipeline, run.settings, asked, now)
     _keep_plan(done, plan)
     keep_backup(plan.change, run.warehouse)
