@@ -94,6 +94,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_reading_gold.py": None,
     "tests/end_to_end/test_recomputed_tables.py": "no_state_and_one_batch",
     "tests/end_to_end/test_records.py": "told_apart_by_their_places",
+    "tests/end_to_end/test_removed_pipeline.py": None,
     "tests/end_to_end/test_replays.py": "failed_between_bronze_and_rejects",
     "tests/end_to_end/test_restored_apart.py": "what_a_killed_run_left",
     "tests/end_to_end/test_retractions.py": "brought_back_at_once",

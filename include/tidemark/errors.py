@@ -174,6 +174,10 @@ class RewindUnproven(TidemarkError):
     no query starts on it; the message says which backup brings it back."""
 
 
+class RemovalRefused(TidemarkError):
+    """What a pipeline wrote cannot be removed as it is; the message says why."""
+
+
 class RetractionRefused(TidemarkError):
     """Rows of a pipeline cannot be retracted, or brought back, as it is; the message says why, and
     what to do."""

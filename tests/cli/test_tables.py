@@ -62,6 +62,7 @@ from tidemark.cli.main import app
 from tidemark.cli.maintain_report import print_plans
 from tidemark.cli.new.commands import proposed_facts
 from tidemark.cli.rejects import print_reject, print_rejects
+from tidemark.cli.remove import print_removal
 from tidemark.cli.report import print_result
 from tidemark.cli.rewind import print_runs
 from tidemark.cli.state.compact import plans_table
@@ -74,6 +75,7 @@ from tidemark.page.rejects import ReasonOfRejects, Reject
 from tidemark.pipeline.model import StateLimits
 from tidemark.recompute.rewind.past_runs import PastRun
 from tidemark.runs.losses import Loss
+from tidemark.runs.removal import Removal
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.results.state_rows import StateRows
 from tidemark.runs.status.pipeline_status import PipelineStatus
@@ -293,6 +295,11 @@ def of_maintenance(of: Drawn) -> None:
     print_plans([MaintenancePlan(of.table, "memory:///t", (part,))], applied=False)
 
 
+def of_a_removal(of: Drawn) -> None:
+    folders = {of.name: (of.number, 1), f"{of.table} {of.time:%Y-%m-%dT%H:%M:%SZ}": (1, 1)}
+    print_removal(Removal(of.table, folders, ()), "memory:///r", applied=False)
+
+
 def of_a_way_back(of: Drawn) -> None:
     names = {f"{of.table}/{of.name}": of.number, f"{of.time:%Y-%m-%dT%H:%M:%SZ}/1": 1}
     change = CheckpointChange("memory:///c", "", names, tuple(names), None)
@@ -378,6 +385,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "accept": [],
     "migrate": [],
     "rewind": [of_runs_to_go_back_to],
+    "remove": [of_a_removal],
     "retract": [],
     "audit": [],
     "backfill": [],

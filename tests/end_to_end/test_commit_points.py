@@ -26,6 +26,7 @@ from tests.end_to_end.test_widening import KILLS as WIDENINGS
 from tests.gold.test_views import KILLS as VIEWS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
+from tests.runs.test_removal import KILLS as REMOVALS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
 from tests.sources.kafka.test_registry_topics import KILLS as SCHEMAS
 from tests.sources.test_moved_root import KILLS as MOVES
@@ -248,6 +249,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *MIGRATIONS_OF_JOINS,
         *MOVED_OPS,
         *MOVES,
+        *REMOVALS,
         *REWINDS,
         *SCHEMAS,
         *VIEWS,

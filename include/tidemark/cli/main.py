@@ -23,6 +23,7 @@ from tidemark.cli.ops import ops
 from tidemark.cli.page import page
 from tidemark.cli.publish import publish
 from tidemark.cli.rejects import rejects
+from tidemark.cli.remove import remove
 from tidemark.cli.retract import retract
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
@@ -50,6 +51,7 @@ app.command()(explain)
 app.command()(ops)
 app.command()(page)
 app.command()(maintain)
+app.command()(remove)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")

@@ -90,7 +90,7 @@ def move_ops_table(
         _move(place, shared, moving)
         own = place.own.existing()
     if own.version() == 0 and (shared := place.not_moved()) is not None:
-        _note_moved(place, shared)
+        note_moved(place, shared)
     return own
 
 
@@ -131,7 +131,7 @@ def _move(place: OpsPlace, shared: DeltaTable, moving: Callable[[pa.Table], pa.T
     "move of an ops table noted",
     after_a_kill="before: the next writer notes it; after: nothing is due",
 )
-def _note_moved(place: OpsPlace, shared: DeltaTable) -> None:
+def note_moved(place: OpsPlace, shared: DeltaTable) -> None:
     """In the shared table, so that nobody takes its rows for those of a table that was lost."""
     noted = CommitProperties(app_transactions=[Transaction(moved_name(place.pipeline), 0)])
     try:

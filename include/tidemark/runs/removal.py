@@ -1,0 +1,125 @@
+"""A pipeline that is no longer in the files is removed from the root, with all that it wrote.
+
+Everything that a pipeline writes lies in a folder of its own, but for two things: small files by
+which other pipelines know that its tables join with their bronze, and rows in the tables of `ops`
+that pipelines shared in former versions. Its lease is held meanwhile, and goes last: killed
+anywhere, a repetition finds what is left by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import RemovalRefused
+from tidemark.gold.other_readers import OtherReader, forget_reader, other_readers
+from tidemark.pipeline.load import pipeline_files
+from tidemark.pipeline.names import check_folder_name
+from tidemark.pipeline.places import OPS_TABLES
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.ops_place import note_moved
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import list_folder, remove_folder
+from tidemark.storage.lease.lease import hold_lease, read_lease, this_process
+from tidemark.storage.root import check_root
+from tidemark.storage.warehouse import Warehouse
+
+_UNTOUCHED = "Nothing was removed."
+_LEASE = "lease"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes with a pipeline: `folders` below its own, each with its files and their bytes, and
+    `reads`: whose bronze its tables are noted to join with."""
+
+    pipeline: str
+    folders: Mapping[str, tuple[int, int]]
+    reads: tuple[tuple[str, OtherReader], ...]
+
+
+def plan_removal(pipeline: str, settings: Settings) -> Removal:
+    """What there is of a pipeline; only reads.
+
+    RemovalRefused while its file is there, while tables of other pipelines join with its bronze,
+    or where the root has no folder of a pipeline of this name. RootMissing.
+    """
+    check_root(settings)
+    if file := next((one for one in pipeline_files(settings.pipelines_folder)
+                     if one.stem == pipeline), None):  # fmt: skip
+        raise RemovalRefused(
+            f"{file} describes {pipeline}: its Dag would begin it anew, with its source from the "
+            f"beginning. {_UNTOUCHED} Remove the file first."
+        )
+    warehouse = _known(pipeline, settings)
+    if readers := other_readers(warehouse):
+        raise RemovalRefused(
+            f"Tables of other pipelines join with the bronze of {pipeline}: "
+            f"{', '.join(one.name for one in readers)}. {_UNTOUCHED} Let these begin a generation "
+            "without the join (`tidemark migrate`), or remove their pipelines first."
+        )
+    folder = warehouse.file_at(warehouse.places.folder)
+    sizes = {name: _size(folder, name) for name in sorted(folder.names())}
+    return Removal(pipeline, sizes, tuple(_reads(pipeline, settings)))
+
+
+def _known(pipeline: str, settings: Settings) -> Warehouse:
+    try:
+        check_folder_name(pipeline, "pipeline")
+    except ValueError as error:
+        raise RemovalRefused(f"{pipeline!r} {error}. {_UNTOUCHED}") from error
+    warehouse = Warehouse.of(pipeline, settings)
+    # A folder of landed files, say, has none.
+    if read_lease(warehouse.places.lease, warehouse.options) is None:
+        raise RemovalRefused(
+            f"{warehouse.places.folder} is no folder that a pipeline has written. {_UNTOUCHED}"
+        )
+    return warehouse
+
+
+def _size(folder: FilePlace, name: str) -> tuple[int, int]:
+    files = folder.files(name) or {}
+    return len(files), sum(facts.size for facts in files.values())
+
+
+def _reads(pipeline: str, settings: Settings) -> Iterator[tuple[str, OtherReader]]:
+    for name, is_folder in sorted(list_folder(settings.root, settings.storage_options).items()):
+        if is_folder:
+            readers = other_readers(Warehouse.of(name, settings))
+            yield from ((name, one) for one in readers if one.pipeline == pipeline)
+
+
+def remove(removal: Removal, settings: Settings, run_id: str) -> None:
+    """Remove it, under its lease; LeaseHeld while something works on it. Safe to repeat."""
+    warehouse = Warehouse.of(removal.pipeline, settings)
+    with hold_lease(
+        warehouse.places.lease,
+        this_process(run_id, "remove"),
+        warehouse.options,
+        settings.lease_seconds,
+        # There is nothing to fence: all of it goes.
+        on_takeover=lambda _: (),
+        ends_processes=False,
+    ) as lease:
+        for other, reader in removal.reads:
+            forget_reader(Warehouse.of(other, settings), reader)
+        for table in OPS_TABLES:
+            place = warehouse.ops_table(table)
+            if (shared := place.not_moved()) is not None:
+                note_moved(place, shared)
+        for name in removal.folders:
+            if name != _LEASE:
+                lease.check()
+                _remove(warehouse, name)
+    _remove(warehouse, _LEASE)
+
+
+@commit_point(
+    "folder of a removed pipeline",
+    after_a_kill="before and after: the pipeline's lease is there yet, and a repetition removes "
+    "what is left",
+)
+def _remove(warehouse: Warehouse, name: str) -> None:
+    place = warehouse.file_at(warehouse.places.folder)
+    remove_folder(place.below(name), place.options)

@@ -1,0 +1,103 @@
+"""A pipeline's folder goes with all that others know of it, and never another folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from typer.testing import CliRunner
+
+from tests.kit.killed import Killed, killed
+from tests.kit.running import Place
+from tests.storage.test_ops_place import rows_of, share
+from tidemark.cli.main import app
+from tidemark.gold.other_readers import OtherReader, note_reader, other_readers
+from tidemark.runs.removal import plan_removal, remove
+from tidemark.storage.lease.lease import hold_lease, this_process
+from tidemark.storage.warehouse import Warehouse
+
+KILLS: list[tuple[str, Literal["before", "after"]]] = [
+    ("folder of a removed pipeline", "before"),
+    ("folder of a removed pipeline", "after"),
+]
+
+
+def written(root: Path) -> Place:
+    """What a pipeline left whose lease is free, and whose table joins with `views`."""
+    place = Place(root)
+    for table in (place.places.bronze, place.places.gold("per_10m"), place.places.runs):
+        write_deltalake(table, pa.table({"pipeline": ["clicks"]}))
+    with hold_lease(place.places.lease, this_process("run", "stream"), {}):
+        pass
+    reader = OtherReader(pipeline="clicks", table="per_10m")
+    note_reader(Warehouse.of("views", place.settings), reader)
+    (root / "landing").mkdir()
+    (root / "landing" / "1.json").write_text("{}\n")
+    return place
+
+
+def command(place: Place, *words: str) -> tuple[int, str]:
+    asked = CliRunner().invoke(app, ["remove", *words], env=place.variables)
+    return asked.exit_code, " ".join(asked.output.split()) + str(asked.exception or "")
+
+
+def test_all_that_it_wrote_goes_and_what_it_read_stays(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    share(place.root, 2, "clicks", "words")
+    code, told = command(place, "clicks")
+    assert code == 0
+    assert "Nothing was removed" in told
+    assert "The bronze of views keeps nothing for per_10m of clicks any more" in told
+    assert Path(place.places.bronze).exists()
+    assert command(place, "clicks", "--apply")[0] == 0
+    assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
+    assert other_readers(Warehouse.of("views", place.settings)) == ()
+    assert (place.root / "landing" / "1.json").exists()
+    # What a former version wrote of it into the table of all counts no more; others' rows do.
+    assert place.warehouse.ledger.open() is None
+    assert rows_of(Warehouse.of("words", place.settings).ledger.open(), "words")
+
+
+@pytest.mark.parametrize(("point", "when"), KILLS)
+def test_killed_anywhere_a_repetition_removes_the_rest(
+    tmp_path: Path, point: str, when: Literal["before", "after"]
+) -> None:
+    place = written(tmp_path / "root")
+    left = set()
+    while True:
+        plan = plan_removal("clicks", place.settings)
+        left.add(tuple(plan.folders))
+        with killed(when, point):
+            try:
+                remove(plan, place.settings, "removing")
+            except Killed:
+                if when == "before" or not Path(place.places.lease).exists():
+                    break
+    if Path(place.places.folder).exists() and any(Path(place.places.folder).iterdir()):
+        remove(plan_removal("clicks", place.settings), place.settings, "removing")
+    assert len(left) > (when == "after")
+    assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
+
+
+def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    for name in ("landing", "ops", "../root", "nobody"):
+        code, told = command(place, name, "--apply")
+        assert code == 1
+        assert "Nothing was removed" in told
+    file = place.write_file()
+    assert "its Dag would begin it anew" in command(place, "clicks", "--apply")[1]
+    file.unlink()
+    joined = OtherReader(pipeline="views", table="both")
+    note_reader(place.warehouse, joined)
+    assert "both of views" in command(place, "clicks", "--apply")[1]
+    shutil.rmtree(place.places.other_readers)
+    with hold_lease(place.places.lease, this_process("run", "stream"), {}):
+        assert command(place, "clicks", "--apply")[0] == 75
+    assert Path(place.places.bronze).exists()
+    assert (place.root / "landing" / "1.json").exists()
+    assert command(place, "clicks", "--apply")[0] == 0
