@@ -13,16 +13,19 @@ from typer.testing import CliRunner
 
 from tests.kit.killed import Killed, killed
 from tests.kit.running import Place
+from tests.storage.s3 import copy_to_store, s3_server
 from tests.storage.test_ops_place import rows_of, share
 from tidemark.cli.main import app
 from tidemark.gold.other_readers import OtherReader, note_reader, other_readers
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.removal import plan_removal, remove
+from tidemark.storage.files import list_files
 from tidemark.storage.lease.lease import hold_lease, this_process
 from tidemark.storage.warehouse import Warehouse
 
 KILLS: list[tuple[str, Literal["before", "after"]]] = [
-    ("folder of a removed pipeline", "before"),
-    ("folder of a removed pipeline", "after"),
+    ("part of a removed pipeline", "before"),
+    ("part of a removed pipeline", "after"),
 ]
 
 
@@ -35,6 +38,7 @@ def written(root: Path) -> Place:
         pass
     reader = OtherReader(pipeline="clicks", table="per_10m")
     note_reader(Warehouse.of("views", place.settings), reader)
+    (root / "clicks" / "status.json").write_text("{}")
     (root / "landing").mkdir()
     (root / "landing" / "1.json").write_text("{}\n")
     return place
@@ -62,6 +66,20 @@ def test_all_that_it_wrote_goes_and_what_it_read_stays(tmp_path: Path) -> None:
     assert rows_of(Warehouse.of("words", place.settings).ledger.open(), "words")
 
 
+@pytest.mark.slow
+def test_in_a_bucket_too(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    shutil.rmtree(place.places.lease)
+    with s3_server() as options:
+        copy_to_store(place.root, "s3://lake/root", options)
+        settings = Settings(root="s3://lake/root", pipelines="p", storage_options=options)
+        with hold_lease("s3://lake/root/clicks/lease", this_process("run", "stream"), options):
+            pass
+        remove(plan_removal("clicks", settings), settings, "removing")
+        left = {uri.rpartition("/")[2] for uri in list_files("s3://lake/root", options)}
+    assert left == {"1.json"}
+
+
 @pytest.mark.parametrize(("point", "when"), KILLS)
 def test_killed_anywhere_a_repetition_removes_the_rest(
     tmp_path: Path, point: str, when: Literal["before", "after"]
@@ -70,7 +88,7 @@ def test_killed_anywhere_a_repetition_removes_the_rest(
     left = set()
     while True:
         plan = plan_removal("clicks", place.settings)
-        left.add(tuple(plan.folders))
+        left.add(tuple(plan.parts))
         with killed(when, point):
             try:
                 remove(plan, place.settings, "removing")

@@ -41,8 +41,8 @@ def print_removal(plan: Removal, folder: str, applied: bool) -> None:
     """Print what goes, or has gone."""
     console = report_console()
     console.print(f"{'Removed' if applied else 'Would be removed'}: {folder}")
-    table = report_table("folder", ">files", ">bytes")
-    for name, (files, size) in plan.folders.items():
+    table = report_table("what", ">files", ">bytes")
+    for name, (files, size) in plan.parts.items():
         table.add_row(name, f"{files:,}", f"{size:,}")
     console.print(table)
     for other, reader in plan.reads:

@@ -19,8 +19,7 @@ from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.ops_place import note_moved
-from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import list_folder, remove_folder
+from tidemark.storage.files import list_files, list_folder, remove_files, remove_folder
 from tidemark.storage.lease.lease import hold_lease, read_lease, this_process
 from tidemark.storage.root import check_root
 from tidemark.storage.warehouse import Warehouse
@@ -31,11 +30,12 @@ _LEASE = "lease"
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes with a pipeline: `folders` below its own, each with its files and their bytes, and
-    `reads`: whose bronze its tables are noted to join with."""
+    """What goes with a pipeline: `parts` of its folder, other folders and files, each with the
+    number of its files and their bytes, and `reads`: whose bronze its tables are noted to join
+    with."""
 
     pipeline: str
-    folders: Mapping[str, tuple[int, int]]
+    parts: Mapping[str, tuple[int, int]]
     reads: tuple[tuple[str, OtherReader], ...]
 
 
@@ -59,8 +59,12 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
             f"{', '.join(one.name for one in readers)}. {_UNTOUCHED} Let these begin a generation "
             "without the join (`tidemark migrate`), or remove their pipelines first."
         )
-    folder = warehouse.file_at(warehouse.places.folder)
-    sizes = {name: _size(folder, name) for name in sorted(folder.names())}
+    folder = warehouse.places.folder
+    sizes: dict[str, tuple[int, int]] = {}
+    for place, facts in sorted(list_files(folder, warehouse.options).items()):
+        part = place.removeprefix(f"{folder}/").partition("/")[0]
+        files, size = sizes.get(part, (0, 0))
+        sizes[part] = files + 1, size + facts.size
     return Removal(pipeline, sizes, tuple(_reads(pipeline, settings)))
 
 
@@ -76,11 +80,6 @@ def _known(pipeline: str, settings: Settings) -> Warehouse:
             f"{warehouse.places.folder} is no folder that a pipeline has written. {_UNTOUCHED}"
         )
     return warehouse
-
-
-def _size(folder: FilePlace, name: str) -> tuple[int, int]:
-    files = folder.files(name) or {}
-    return len(files), sum(facts.size for facts in files.values())
 
 
 def _reads(pipeline: str, settings: Settings) -> Iterator[tuple[str, OtherReader]]:
@@ -108,7 +107,7 @@ def remove(removal: Removal, settings: Settings, run_id: str) -> None:
             place = warehouse.ops_table(table)
             if (shared := place.not_moved()) is not None:
                 note_moved(place, shared)
-        for name in removal.folders:
+        for name in removal.parts:
             if name != _LEASE:
                 lease.check()
                 _remove(warehouse, name)
@@ -116,10 +115,13 @@ def remove(removal: Removal, settings: Settings, run_id: str) -> None:
 
 
 @commit_point(
-    "folder of a removed pipeline",
+    "part of a removed pipeline",
     after_a_kill="before and after: the pipeline's lease is there yet, and a repetition removes "
     "what is left",
 )
 def _remove(warehouse: Warehouse, name: str) -> None:
-    place = warehouse.file_at(warehouse.places.folder)
-    remove_folder(place.below(name), place.options)
+    place = f"{warehouse.places.folder}/{name}"
+    if warehouse.file_at(warehouse.places.folder).names().get(name):
+        remove_folder(place, warehouse.options)
+    else:
+        remove_files([place], warehouse.options)
