@@ -178,6 +178,10 @@ class RemovalRefused(TidemarkError):
     """What a pipeline wrote cannot be removed as it is; the message says why."""
 
 
+class ActRefused(TidemarkError):
+    """Somebody does what the settings let others do; the message says whom."""
+
+
 class RetractionRefused(TidemarkError):
     """Rows of a pipeline cannot be retracted, or brought back, as it is; the message says why, and
     what to do."""

@@ -228,6 +228,27 @@ def test_whoever_starts_it_can_accept_failed_checks_with_a_reason(task: Backfill
     assert task.request().accepted == CheckOverride("a refund, known", "ada, by Airflow")
 
 
+def test_why_it_is_done_is_told_without_an_acceptance(task: Backfill) -> None:
+    task.run(RESULT, reason="ticket 7")
+    assert (task.request().reason, task.request().accepted) == ("ticket 7", None)
+
+
+def test_why_it_is_done_stands_before_why_failed_checks_are_accepted(task: Backfill) -> None:
+    task.run(RESULT, accept="a refund, known", reason="ticket 7")
+    assert task.request().reason == "ticket 7; a refund, known"
+
+
+def test_whoever_is_not_listed_is_refused_before_anything_starts(
+    task: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_ACTS", '{"backfill": ["bob"]}')
+    with pytest.raises(AirflowFailException, match="ada, by Airflow is not among those"):
+        task.run(RESULT)
+    assert not (task.folder / "seen.json").exists()
+    monkeypatch.setenv("TIDEMARK_ACTS", '{"backfill": ["bob", "ada"]}')
+    task.run(RESULT)
+
+
 def test_a_time_without_a_zone_is_refused_before_anything_starts(task: Backfill) -> None:
     with pytest.raises(AirflowFailException, match=r"The parameter from: .* has no zone"):
         task.run(RESULT, **{"from": "2026-07-01T00:00:00"})

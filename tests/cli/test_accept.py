@@ -28,6 +28,11 @@ def test_a_change_that_runs_wait_for_is_shown_and_then_accepted(tmp_path: Path) 
     assert "ingest: keep: none → 30 days: needs to be accepted. The next publish" in shown.stdout
     assert 'Nothing was written. Accept it with --reason "…".' in shown.stdout
     assert len(changes_to_accept(place.pipeline, place.settings)) == 1
+    place.acts = {"accept": ["Ada"]}
+    refused = tidemark(place, "accept", "clicks", "--reason", "disk", "--by", "Bob")
+    assert refused.exit_code == 1
+    assert "Bob is not among those who may do this (`accept`)" in refused.output
+    assert len(changes_to_accept(place.pipeline, place.settings)) == 1
     accepted = tidemark(place, "accept", "clicks", "--reason", "disk", "--by", "Ada")
     assert accepted.exit_code == 0, accepted.stderr
     assert "Accepted: disk (Ada).\n" in accepted.stdout

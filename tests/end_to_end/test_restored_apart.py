@@ -155,8 +155,10 @@ def test_what_a_killed_run_left_stops_nothing_once_a_migration_has_published_it(
     goes_on(spark, place, "of the generation")
     shutil.rmtree(place.root)
     shutil.copytree(kept, place.root)
-    back = CliRunner().invoke(
-        app, ["migrate", "clicks", "--rollback", "per_10m"], env=place.variables
-    )
+    asked = ["migrate", "clicks", "--rollback", "per_10m", "--reason", "too soon", "--by", "Ada"]
+    back = CliRunner().invoke(app, asked, env=place.variables)
     assert back.exit_code == 0, back.output
+    runs = place.table(place.places.runs).to_pylist()
+    (act,) = (run for run in runs if run["trigger"] == "rollback")
+    assert (act["by"], act["reason"]) == ("Ada", "too soon")
     goes_on(spark, place, "of the former generation")

@@ -165,6 +165,11 @@ def test_one_that_was_gone_leaves_its_name_to_the_next(spark: SparkSession, stor
     place = story.again(lies_there=False)
     assert rewind_warm(spark, place, "run-0", **ASKED).error is None
     succeed(spark, place, "again")
+    # Who did it and why stands with the values that came of it, and with the runs.
+    row_of = ("--window", "2026-07-01T10:00:00Z", "--key", "key=a")
+    for asked in (("explain", "clicks", "per_10m", *row_of), ("status", "clicks")):
+        shown = tidemark(place, *asked)
+        assert "the wrong day (Ada)" in shown.output, shown.output
     place.land("1.json", [row(95, "right")])
     result = succeed(spark, place, "the right one")
     assert (result.rows.accepted, sum(result.rows.rejected.values())) == (1, 0)

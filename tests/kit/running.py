@@ -94,6 +94,7 @@ class Place:
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     max_line_bytes: int = 16 * 1024**2
+    acts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -125,6 +126,7 @@ class Place:
     def variables(self) -> dict[str, str]:
         """The environment in which commands and jobs find this root and its pipelines."""
         own = {"TIDEMARK_ROOT": str(self.root), "TIDEMARK_PIPELINES": self.settings.pipelines}
+        own |= {"TIDEMARK_ACTS": json.dumps(dict(self.acts))} if self.acts else {}
         connections = json.dumps(dict(self.connections))
         return {**own, "TIDEMARK_CONNECTIONS": connections} if self.connections else own
 

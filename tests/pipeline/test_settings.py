@@ -174,6 +174,10 @@ def test_what_cannot_be_a_root_is_refused(root: str) -> None:
         ("root: x\nspark: {sql.x: 1}\n", "begin with `spark"),
         ("root: x\nlease_seconds: 4\n", "lease_seconds: Input should be greater than or equal"),
         ("root: x\nlease_seconds: 99999999999999999999\n", "lease_seconds: Input should be less"),
+        (
+            "root: x\nacts: {retrakt: [ann]}\n",
+            "`retrakt` is no act; allowed: accept, backfill",
+        ),
         ("root: x\nlease_second: 9\n", "Did you mean `lease_seconds`|nearest: `lease_seconds`"),
     ],
 )
@@ -197,6 +201,7 @@ def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("TIDEMARK_SPARK", "[1]", "TIDEMARK_SPARK cannot be read"),
         ("TIDEMARK_LEASE_SECOND", "9", "Did you mean TIDEMARK_LEASE_SECONDS"),
         ("TIDEMARK_LEASE_SECONDS", "soon", "TIDEMARK_LEASE_SECONDS: lease_seconds: Input should"),
+        ("TIDEMARK_ACTS", '{"retract": "ann"}', "TIDEMARK_ACTS cannot be read"),
         ("TIDEMARK_ROOT", "hdfs://x", "TIDEMARK_ROOT: root: has the scheme `hdfs`"),
     ],
 )

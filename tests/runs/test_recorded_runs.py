@@ -108,7 +108,7 @@ def test_each_try_of_a_run_has_its_row(runs: str) -> None:
 
 
 def test_a_row_tells_what_the_result_tells(runs: str) -> None:
-    facts = {"by": "ada, by Airflow", "dag": "clicks", "newest_event": STARTED}
+    facts = {"by": "ada, by Airflow", "dag": "clicks", "newest_event": STARTED, "reason": "why"}
     told = RESULT.model_copy(update=facts)
     tables = {name: one.model_copy(update={"open_windows": 4}) for name, one in told.tables.items()}
     record_run(OpsPlace(runs), told.model_copy(update={"tables": tables}))
@@ -132,7 +132,8 @@ def test_rows_tell_their_tidemark_beside_rows_of_before_and_a_former_build_adds_
     runs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = recorded_runs.SCHEMA
-    later = (WRITTEN_BY, "reasons", "counted", "newest_event", "open_windows", "by", "dag")
+    of_acts = ("by", "dag", "reason")
+    later = (WRITTEN_BY, "reasons", "counted", "newest_event", "open_windows", *of_acts)
     before = pa.schema([column for column in now if column.name not in later])
     for number, schema in enumerate((before, now, before)):
         monkeypatch.setattr(recorded_runs, "SCHEMA", schema)

@@ -61,6 +61,7 @@ def backfill_warm(
     run_id: str = "backfill",
     table: str = "per_10m",
     accepted: CheckOverride | None = None,
+    reason: str | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
     from tidemark.streaming.jobs.backfill import backfill_once
@@ -74,7 +75,7 @@ def backfill_warm(
             end=end,
             dry_run=dry_run,
             accept=accepted is not None,
-            reason=accepted and accepted.reason,
+            reason=accepted.reason if accepted else reason,
             by=accepted and accepted.by,
         ),
         quiet(),

@@ -91,7 +91,8 @@ def mended(spark: SparkSession, landed: Place, tmp_path_factory: pytest.TempPath
     place = landed.copied(tmp_path_factory.mktemp("mended") / "root")
     correct_bronze(place)
     before = gold_state(gold_of(place))
-    return Mended(place, before, backfill(spark, place, at(10), at(10, 40), run_id="mend"))
+    asked = {"run_id": "mend", "reason": "ticket 7"}
+    return Mended(place, before, backfill(spark, place, at(10), at(10, 40), **asked))
 
 
 def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
@@ -126,10 +127,9 @@ def test_the_history_and_the_accounts_say_that_it_was_a_backfill(mended: Mended)
         l=place.table(place.places.ledger),
     )
     assert lines == [("mend", 7, 7, 7, True)]
-    runs = query(
-        "SELECT run, outcome FROM r WHERE trigger = 'backfill'", r=place.table(place.places.runs)
-    )
-    assert runs == [("mend", "succeeded")]
+    told = "SELECT run, outcome, reason FROM r WHERE trigger = 'backfill'"
+    runs = query(told, r=place.table(place.places.runs))
+    assert runs == [("mend", "succeeded", "ticket 7")]
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.requests import PipelineRequest, RunRequest, fault_of
+from tidemark.runs.requests import PipelineRequest, RunRequest, check_may_ask, fault_of
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
 from tidemark.storage.root import check_root
@@ -105,6 +105,8 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         if (done := self.done_without_job(context, settings, uri)) is not None:
             return self._decide(context, done, uri, None)
         request = self._request(context, run_id, uri)
+        with as_task_failure(self.doing):
+            check_may_ask(request, settings)
         if self.begins_with_lease and not getattr(request, "dry_run", False):
             self._check_lease(settings, run_id, self.request_type.kind)
         self.application = job_file(self.request_type.job)

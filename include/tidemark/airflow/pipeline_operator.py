@@ -14,6 +14,7 @@ from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.connections import airflow_variable
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.acceptance import BY_AIRFLOW
 
 
 def hand_down_connections(settings: Settings) -> None:
@@ -34,7 +35,7 @@ def started_by(context: Context) -> dict[str, str]:
     """Who started a task's Dag run, and its Dag: as a run notes it, and a job is asked."""
     dag_run = context["dag_run"]
     user = dag_run.triggering_user_name
-    return {"by": f"{user}, by Airflow" if user else "Airflow", "dag": dag_run.dag_id}
+    return {"by": f"{user}{BY_AIRFLOW}" if user else "Airflow", "dag": dag_run.dag_id}
 
 
 class PipelineOperator(BaseOperator):

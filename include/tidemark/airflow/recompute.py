@@ -32,19 +32,20 @@ RUN_TYPES = ("manual", "operator_triggered")
 # Of a request, what a parameter does not ask: who accepts is who started the Dag run. Of those that
 # publish one table, `accept` is asked as its reason.
 _NOT_ASKED = (*RunRequest.model_fields,)
-_ACCEPTED = ("accept", "reason")
 
 
 def _accepted(asked: dict[str, Any]) -> dict[str, Any]:
     """What is asked, where the parameter `accept` is the reason to publish in spite of checks."""
-    reason = (asked.pop("accept", None) or "").strip()
-    if not reason:
+    accepted = (asked.pop("accept", None) or "").strip()
+    if not accepted:
         return asked
+    reason = "; ".join(one for one in (asked.get("reason"), accepted) if one)
     return {**asked, "accept": True, "reason": reason}
 
 
 class BackfillOperator(JobOperator):
-    """Submits a backfill with the parameters `table`, `from`, `to`, `dry_run` and `accept`.
+    """Submits a backfill with the parameters `table`, `from`, `to`, `reason`, `dry_run` and
+    `accept`.
 
     It publishes by itself, in one commit, unless a check keeps it back. Of its outlets, gold
     tables, the one gets an event that it changed. Counts and gold's version go to XCom; what
@@ -78,7 +79,8 @@ class BackfillOperator(JobOperator):
 
 
 class MigrateOperator(JobOperator):
-    """Submits a migration with the parameters `table`, `rebuild`, `dry_run` and `accept`.
+    """Submits a migration with the parameters `table`, `rebuild`, `reason`, `dry_run` and
+    `accept`.
 
     Gold changes in one commit, unless a check keeps it back. Of its outlets, gold tables, the one
     gets an event that it changed. Numbers and gold's version go to XCom.
@@ -215,7 +217,7 @@ def _params(request: type[PipelineRequest], pipeline: Pipeline) -> dict[str, Par
     """A parameter for each thing that is asked. Nothing is written unless somebody says so."""
     params, by_reason = {}, issubclass(request, RecomputeRequest)
     for name, schema in request.model_json_schema()["properties"].items():
-        if name in _NOT_ASKED or (by_reason and name in _ACCEPTED):
+        if name in _NOT_ASKED or (by_reason and name == "accept"):
             continue
         one = {key: of for key, of in schema.items() if key not in ("title", "anyOf", "default")}
         if name == "table":
@@ -257,6 +259,7 @@ counts up; windows that were missing come as `final`, and windows without any ro
   with examples, before → after. Nothing is written.
 - **Checks** of the table hold here too, for what would be published: where one with `fail` does not
   pass, nothing is written. `accept` overrides that, with a reason that is recorded.
+- **`reason`** says why it is done, and is recorded with the name of who started the Dag run.
 - **Refused**: ranges with windows that are still open (the message names the largest range), and,
   with `keep`, frozen ones; and while windows of a run wait for their publish (the task is tried
   again).
@@ -273,6 +276,7 @@ commit, with their columns. Runs go on from there.
 - **`dry_run`** is on unless you switch it off: the task's log shows what changes, and how many
   windows stay as they are, are corrected, or are new. Nothing is written.
 - **Checks** of the table hold here too. `accept` overrides them, with a reason that is recorded.
+- **`reason`** says why it is done, and is recorded with the name of who started the Dag run.
 - **Runs** of the pipeline go on while windows are computed, and wait for what comes after that.
   Killed before its commit, gold is as it was: start it again.
 - **The way back** is a command: `tidemark migrate {pipeline} --rollback TABLE`.

@@ -13,7 +13,7 @@ from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.runs.acceptance import acceptance
+from tidemark.runs.acceptance import acceptance, check_may
 
 
 def accept(
@@ -51,6 +51,8 @@ def accept(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     loaded = load_settings(settings)
+    if given:
+        check_may(loaded, "accept", given.by)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
     from tidemark.runs.contract.accept import changes_to_accept

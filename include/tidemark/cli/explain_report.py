@@ -44,6 +44,8 @@ def _parts(story: Story) -> Iterator[str | ReportTable]:
     if story.values:
         yield "\nIts values, oldest first:"
         yield _values_table(story.values)
+        told = (f"{one.run}: {one.reason} ({one.by})" for one in story.values if one.reason)
+        yield from dict.fromkeys(told)
     for rows in story.bronze:
         yield from _bronze(rows)
     if story.rejected is not None:

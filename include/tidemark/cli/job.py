@@ -16,7 +16,7 @@ from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.requests import JobRequest
+from tidemark.runs.requests import JobRequest, check_may_ask
 from tidemark.storage.result_file import Result, read_result
 
 # Of Spark's log, where a job ends without a result.
@@ -39,6 +39,7 @@ def run_job(
     the file `log`, by default one beside the result, unless somebody has told Spark where.
     """
     assert request.result is not None
+    check_may_ask(request, settings)
     uri, environment = request.result, job_environment(os.environ)
     environment |= variables(environment)
     environment = without_loopback(environment, master)

@@ -17,7 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
-from tidemark.runs.acceptance import this_user
+from tidemark.runs.acceptance import check_may, this_user
 from tidemark.runs.requests import MigrationRequest
 
 
@@ -62,10 +62,10 @@ def migrate(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
-    if accept != bool(reason):
+    if accept and not (reason or "").strip():
         raise typer.BadParameter("--accept and --reason go together")
     if rollback is not None:
-        _roll_back(found, loaded, rollback, dry_run, by or this_user())
+        _roll_back(found, loaded, rollback, dry_run, by or this_user(), reason)
         return
     tables = [one for one in (rebuild, table) if one] or list(changed_tables(found, loaded))
     if unknown := [name for name in tables if name not in found.tables]:
@@ -92,7 +92,9 @@ def migrate(
         print_lines(migration_lines(outcome))
 
 
-def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool, by: str) -> None:
+def _roll_back(
+    pipeline: Pipeline, settings: Settings, table: str, dry_run: bool, by: str, reason: str | None
+) -> None:
     """No Spark: gold's files of before are still there."""
     from tidemark.recompute.rollback import plan_rollback, record_rollback, roll_back
     from tidemark.runs.generations import ROLLBACK
@@ -106,13 +108,14 @@ def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool
         print("\n".join(plan_rollback(pipeline, warehouse, table).lines()))
         print("dry run: nothing was written")
         return
+    check_may(settings, "migrate", by)
     started = datetime.now(UTC)
     run_id = manual_run_id(started)
     with pipeline_lease(pipeline, settings, run_id, ROLLBACK) as lease:
         fenced = warehouse.fenced(lease.check)
         plan = plan_rollback(pipeline, fenced, table)
         version = roll_back(plan, fenced, run_id, started)
-        record_rollback(plan, fenced, run_id, started, datetime.now(UTC), by)
+        record_rollback(plan, fenced, run_id, started, datetime.now(UTC), by, reason)
     print("\n".join(plan.lines()))
     print(f"gold is at version {version}. The next run wants the file as it was before:")
     print(f"  {warehouse.places.contract(table, plan.before.generation)}")

@@ -14,7 +14,7 @@ from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.quality.verdicts import verdict_line
-from tidemark.runs.acceptance import acceptance
+from tidemark.runs.acceptance import acceptance, check_may
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
@@ -59,6 +59,8 @@ def publish(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     loaded = load_settings(settings)
+    if accepted:
+        check_may(loaded, "accept", accepted.by)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures

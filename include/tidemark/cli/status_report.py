@@ -74,6 +74,9 @@ def print_pipeline(status: PipelineStatus) -> None:
         console.print(f"rejected of these runs: {counts_text(reasons)}")
     if rules := by_name(*(run.rules for run in status.runs)):
         console.print(f"counted of these runs: {counts_text(rules)}")
+    for run in status.runs:
+        if run.reason:
+            console.print(f"{run.run}: {run.reason} ({run.by})")
     if status.drift is not None:
         _print_drift(console, status.drift)
     if error := status.runs[0].error:

@@ -237,7 +237,13 @@ def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: dateti
 
 
 def record_rollback(
-    plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime, ended: datetime, by: str
+    plan: Rollback,
+    warehouse: Warehouse,
+    run_id: str,
+    started: datetime,
+    ended: datetime,
+    by: str,
+    reason: str | None = None,
 ) -> None:
     """Its row in `ops/runs`; where it cannot be written, the next run records it."""
     result = RunResult(
@@ -250,5 +256,6 @@ def record_rollback(
         started_at=started,
         ended_at=ended,
         by=by,
+        reason=reason,
     )
     try_to_record_run(warehouse.runs, result)

@@ -1,4 +1,4 @@
-"""Somebody publishes what checks would keep back: why, and who it is."""
+"""Who does what changes numbers, and why: whether they may, and an override of checks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import getpass
 import os
 import socket
 from dataclasses import dataclass
+
+from tidemark.errors import ActRefused
+from tidemark.pipeline.settings.settings import Settings
+
+# Behind the name of a user of Airflow.
+BY_AIRFLOW = ", by Airflow"
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,22 @@ def acceptance(accept: bool, reason: str | None, by: str | None) -> CheckOverrid
             raise ValueError("--by goes with --accept")
         return None
     return CheckOverride(given, by or this_user())
+
+
+def check_may(settings: Settings, act: str, by: str | None) -> None:
+    """ActRefused where the settings list who may do this, and they are not among them. Without a
+    name it is the user of this process."""
+    listed, who = settings.acts.get(act), by or this_user()
+    # A login has its machine behind it, a user of Airflow what told the name.
+    name = who.removesuffix(BY_AIRFLOW)
+    names = {who, name, who.partition("@")[0] if name == who else name}
+    if listed is None or names & {*listed}:
+        return
+    raise ActRefused(
+        f"{who} is not among those who may do this (`{act}`): the settings list, under acts, "
+        f"{', '.join(listed) or 'nobody'}. Nothing was changed. Let one of them do it, or be put "
+        "on the list."
+    )
 
 
 def this_user() -> str:

@@ -72,6 +72,7 @@ _FIELDS = [
     *ops_columns(TEXT, "by", "dag"),
     *ops_columns(TIME, WRITTEN_AT),
     *ops_columns(TEXT, WRITTEN_BY),
+    *ops_columns(TEXT, "reason"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of the pipeline"
@@ -259,6 +260,7 @@ def _row(result: RunResult) -> dict[str, Any]:
         },
         "by": result.by,
         "dag": result.dag,
+        "reason": result.reason,
         WRITTEN_AT: result.ended_at,
         WRITTEN_BY: told_version(),
     }

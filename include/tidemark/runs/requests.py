@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from tidemark.pipeline.instants import utc_instant
-from tidemark.runs.acceptance import CheckOverride, acceptance
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
 
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
@@ -160,7 +161,7 @@ class RecomputeRequest(RunRequest):
     table: str = Field(description="The table of the pipeline.")
     dry_run: bool = Field(default=False, description="Only show what would change; write nothing.")
     accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
-    reason: str | None = Field(default=None, description="Why; kept in ops/quality.")
+    reason: str | None = Field(default=None, description="Why; it is kept.")
 
     @model_validator(mode="after")
     def _accepted(self) -> Self:
@@ -170,7 +171,7 @@ class RecomputeRequest(RunRequest):
     @property
     def accepted(self) -> CheckOverride | None:
         """Who publishes in spite of checks, and why."""
-        return acceptance(self.accept, self.reason, self.by if self.accept else None)
+        return acceptance(self.accept, self.reason, self.by) if self.accept else None
 
 
 class BackfillRequest(RecomputeRequest):
@@ -300,6 +301,15 @@ class RetractRequest(RunRequest):
     def finishes(self) -> bool:
         """Is only what was begun to be finished?"""
         return (self.where, self.file, self.of_run, self.undo) == (None, None, None, None)
+
+
+def check_may_ask(request: JobRequest, settings: Settings) -> None:
+    """ActRefused where who asks is none of those whom the settings let do this, or accept failed
+    checks with it. To look is anybody's."""
+    if isinstance(request, RecomputeRequest | RewindRequest | RetractRequest):
+        acts = [request.kind, *(["accept"] if getattr(request, "accept", False) else [])]
+        for act in [] if request.dry_run else acts:
+            check_may(settings, act, request.by)
 
 
 class AuditRequest(PipelineRequest):

@@ -39,7 +39,7 @@ class KnownRuns:
 
     @cached_property
     def _rows(self) -> list[Mapping[str, Any]]:
-        columns = ("run", "outcome", "started_at", "ended_at", "tables")
+        columns = ("run", "outcome", "started_at", "ended_at", "tables", "by", "reason")
         rows = own_rows(self.warehouse.runs.open(), self.warehouse.places.pipeline, columns)
         return sorted(one_row_each(rows), key=lambda row: row["started_at"])
 
@@ -50,6 +50,11 @@ class KnownRuns:
     @cached_property
     def _started(self) -> dict[str, datetime]:
         return {row["run"]: row["started_at"] for row in reversed(self._rows)}
+
+    @cached_property
+    def reasons(self) -> dict[str, tuple[str | None, str]]:
+        """Who gave a reason for an act, and which, by its run."""
+        return {row["run"]: (row["by"], row["reason"]) for row in self._rows if row["reason"]}
 
     @cached_property
     def publishes(self) -> tuple[KnownPublish | None, ...]:

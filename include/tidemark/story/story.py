@@ -29,7 +29,8 @@ class RowValue:
     could not be computed, and gold had no row. `published`: did gold show it, and by which run; of
     a value that was replaced before the next publish: False. `undone`: the rewind that took it
     back. `late` counts the rows of bronze, still there, that came late by the same run.
-    `in_order` is False where nobody knows whether it came before or after its neighbours.
+    `in_order` is False where nobody knows whether it came before or after its neighbours. `by` and
+    `reason`: of an act, who did it and why, where that was said.
     """
 
     values: Mapping[str, Any]
@@ -46,6 +47,8 @@ class RowValue:
     undone: str | None = None
     late: int | None = None
     in_order: bool = True
+    by: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def values_of(
             close = instant_of(gold.close_ms)
             publishes.append(KnownPublish(None, gold.generation, gold.changes, close))
         found += judged([*_by_runs(older, runs), *known], publishes, runs)
-    return [_undone(one, runs) for one in found], notes
+    return [_undone(_with_reason(one, runs), runs) for one in found], notes
 
 
 def _with_commits(
@@ -242,6 +242,11 @@ def _counts(value: RowValue, publish: KnownPublish) -> bool:
     if value.cause != SEAL or end is None:
         return True
     return publish.close is not None and end <= publish.close
+
+
+def _with_reason(value: RowValue, runs: KnownRuns) -> RowValue:
+    by, reason = runs.reasons.get(value.run or "", (None, None))
+    return replace(value, by=by, reason=reason) if reason else value
 
 
 def _undone(value: RowValue, runs: KnownRuns) -> RowValue:

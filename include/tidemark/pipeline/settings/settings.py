@@ -46,6 +46,8 @@ from tidemark.pipeline.yaml_file import read_document
 # In seconds. One that is left behind on another host keeps everybody waiting for twice its length.
 LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
+# What changes numbers, by the name of its command; a migration may be rolled back.
+ACTS = ("accept", "backfill", "migrate", "retract", "rewind")
 
 
 def _changeable(name: str) -> str:
@@ -53,6 +55,13 @@ def _changeable(name: str) -> str:
     return name
 
 
+def _act(name: str) -> str:
+    if name not in ACTS:
+        raise ValueError(f"`{name}` is no act; allowed: {', '.join(ACTS)}")
+    return name
+
+
+_Act = Annotated[str, AfterValidator(_act)]
 _SparkName = Annotated[str, AfterValidator(_changeable)]
 _Text = Annotated[str, BeforeValidator(as_text)]
 
@@ -78,7 +87,8 @@ class Settings(BaseModel):
     pipelines may read, each with all below it, named as the root is; `allow_python`: may pipelines
     bring Python, which runs as the platform does? `storage_options` have the names of delta-rs.
     `max_line_bytes`: larger lines and messages of any source are rejected. `lease_seconds`: how
-    long a run that is silent keeps others off its pipeline. Neither repr nor str shows a secret.
+    long a run that is silent keeps others off its pipeline. `acts`: who may change numbers, by the
+    names of the acts; everybody, where none are listed. Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -97,6 +107,7 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
+    acts: dict[_Act, tuple[str, ...]] = Field(default_factory=dict)
 
     @field_validator("root")
     @classmethod
@@ -156,6 +167,7 @@ class Settings(BaseModel):
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
         yield "checks", self.checks
+        yield "acts", self.acts
 
 
 def load_settings(path: str | Path | None = None, *, root: str | Path | None = None) -> Settings:

@@ -77,6 +77,7 @@ class _Environment(BaseSettings):
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
     checks: dict[str, _Text] | None = None
+    acts: dict[str, list[str]] | None = None
 
     @classmethod
     def settings_customise_sources(

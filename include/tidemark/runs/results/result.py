@@ -20,7 +20,7 @@ class RunResult(Facts):
     of each query how it found its checkpoint; `took_over` whose lease the run took over;
     `without_spark` why no Spark was started (None: it was). `newest_event` is that of all rows in
     bronze (None: it has none, or its files do not tell). `by` says who started the run, `dag` is
-    the id of the Dag that did.
+    the id of the Dag that did; `reason` why, where that was said of an act.
     """
 
     format: Literal[1] = 1
@@ -43,6 +43,7 @@ class RunResult(Facts):
     newest_event: datetime | None = None
     by: str | None = None
     dag: str | None = None
+    reason: str | None = None
     error: RunError | None = None
 
 

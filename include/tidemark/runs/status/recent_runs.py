@@ -58,6 +58,8 @@ class RecentRun:
     error_class: str | None
     error: str | None
     dag: str | None = None
+    by: str | None = None
+    reason: str | None = None
     counted: bool = True
 
     @property
@@ -161,6 +163,8 @@ def run_of(row: Mapping[str, Any]) -> RecentRun:
         error_class=row["error_class"],
         error=row["error"],
         dag=row.get("dag"),
+        by=row.get("by"),
+        reason=row.get("reason"),
         counted=row["rows_read"] is not None,
     )
 

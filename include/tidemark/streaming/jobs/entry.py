@@ -28,7 +28,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.printed import printing_text
 from tidemark.runs.acceptance import this_user
-from tidemark.runs.requests import PipelineRequest, RunRequest
+from tidemark.runs.requests import PipelineRequest, RunRequest, check_may_ask
 from tidemark.runs.run import Run
 from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.result_file import Facts, RunError, write_result
@@ -161,6 +161,7 @@ def job_exit_code(error: RunError | None) -> int:
 def _loaded(request: PipelineRequest) -> tuple[Pipeline, Settings]:
     """The pipeline and the settings that are named; the pipeline has the table, where one is."""
     settings = load_settings(request.settings, root=request.root)
+    check_may_ask(request, settings)
     pipeline = find_pipeline(request.pipeline, settings)
     table = getattr(request, "table", None)
     if table is not None and table not in pipeline.tables:

@@ -171,5 +171,6 @@ class Recomputation(ABC, Generic[Request, Result]):
             error=result.error,
             by=self.run.by,
             dag=self.run.dag,
+            reason=self.request.reason,
         )
         try_to_record_run(self.run.warehouse.runs, row, self.progress.say)

@@ -360,6 +360,7 @@ def _record_run(run: Run, result: RetractResult, progress: Progress) -> None:
         error=result.error,
         by=change.by,
         dag=run.dag,
+        reason=change.reason,
     )
     try_to_record_run(run.warehouse.runs, row, progress.say)
 

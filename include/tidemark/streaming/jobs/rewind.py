@@ -237,6 +237,7 @@ def _record_run(run: Run, result: RewindResult, progress: Progress) -> None:
         error=result.error,
         by=run.by,
         dag=run.dag,
+        reason=change.reason,
     )
     try_to_record_run(run.warehouse.runs, row, progress.say)
 
