@@ -235,7 +235,8 @@ def _record_run(run: Run, result: RewindResult, progress: Progress) -> None:
         tables=dict(result.tables),
         took_over=result.took_over,
         error=result.error,
-        by=run.by,
+        # Who gave the reason, not who finished it; a plan of before does not say it.
+        by=change.by or run.by,
         dag=run.dag,
         reason=change.reason,
     )
