@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import tidemark
 from tests.end_to_end.generations import migrated, table
+from tests.kit.retracting import retracted
 from tests.kit.rewinding import rewound
 from tests.kit.running import Place, clicks, succeed
 from tidemark.cli.explain import checked_by
@@ -235,6 +236,29 @@ def test_what_a_rewind_took_back_is_marked(spark: SparkSession, ran: Place) -> N
     found = story(place)
     assert [(one.run, one.undone) for one in found.values][-1] == ("last", None)
     assert found.values[-1].rows == 5
+
+
+def test_what_a_retraction_changed_is_told_with_who_and_why(
+    spark: SparkSession, ran: Place
+) -> None:
+    place = ran.again()
+    before = story(place)
+    one, *others = place.bronze().sort_by("at").to_pylist()
+    act = retracted(spark, place, where=f"at = '{one['at'].isoformat()}'", by="Ada").change
+    assert act is not None
+    found = story(place)
+    assert told(found.values)[:-1] == told(before.values)
+    changed = found.values[-1]
+    assert (changed.cause, changed.rows, changed.published) == (
+        "retract", before.values[-1].rows - act.rows, True,
+    )  # fmt: skip
+    assert (changed.by, changed.reason) == ("Ada", "a mistake")
+    gone = retracted(spark, place, where="true").change
+    assert gone is not None
+    assert gone.rows == len(others) + 1 - act.rows
+    last = story(place).values[-1]
+    assert (last.cause, last.rows, last.run) == ("retract", 0, gone.run_id)
+    assert (last.by, last.reason) == (gone.by, "a mistake")
 
 
 def audited(story: Story, found: Differences) -> AuditResult:

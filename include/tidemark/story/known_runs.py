@@ -11,6 +11,7 @@ from typing import Any
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.plan import CHANGES
 from tidemark.ledger.ledger import INGEST, REWOUND
+from tidemark.runs.generations import RETRACT
 from tidemark.runs.recorded_runs import one_row_each
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.ops import own_rows
@@ -39,7 +40,7 @@ class KnownRuns:
 
     @cached_property
     def _rows(self) -> list[Mapping[str, Any]]:
-        columns = ("run", "outcome", "started_at", "ended_at", "tables", "by", "reason")
+        columns = ("run", "trigger", "outcome", "started_at", "ended_at", "tables", "by", "reason")
         rows = own_rows(self.warehouse.runs.open(), self.warehouse.places.pipeline, columns)
         return sorted(one_row_each(rows), key=lambda row: row["started_at"])
 
@@ -55,6 +56,11 @@ class KnownRuns:
     def reasons(self) -> dict[str, tuple[str | None, str]]:
         """Who gave a reason for an act, and which, by its run."""
         return {row["run"]: (row["by"], row["reason"]) for row in self._rows if row["reason"]}
+
+    @cached_property
+    def retractions(self) -> frozenset[str]:
+        """The runs of retractions, and of undos of these."""
+        return frozenset(row["run"] for row in self._rows if row["trigger"] == RETRACT)
 
     @cached_property
     def publishes(self) -> tuple[KnownPublish | None, ...]:

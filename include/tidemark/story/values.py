@@ -26,6 +26,7 @@ from tidemark.ledger.ledger import STREAM
 from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.contract.contract import Seed
+from tidemark.runs.generations import RETRACT
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, Note, RecomputedNote, note_of
 from tidemark.story.asked import Asked
@@ -124,6 +125,12 @@ def values_of(
         if gold.generation == history.generation:
             close = instant_of(gold.close_ms)
             publishes.append(KnownPublish(None, gold.generation, gold.changes, close))
+        taken_out = next((one.run for one in publishes if one.run in runs.retractions), None)
+        if not rows and taken_out and found and found[-1].rows:
+            # A generation of a retraction has no row of what is gone by it.
+            gone = RowValue({}, 0, RETRACT, taken_out, None, history.generation)
+            at = runs.started(taken_out)
+            found.append(replace(gone, at=at, published=True, published_by=taken_out))
         found += judged([*_by_runs(older, runs), *known], publishes, runs)
     return [_undone(_with_reason(one, runs), runs) for one in found], notes
 
@@ -250,6 +257,9 @@ def _with_reason(value: RowValue, runs: KnownRuns) -> RowValue:
 
 
 def _undone(value: RowValue, runs: KnownRuns) -> RowValue:
+    """The value with what an act did that computed it, or that took it back."""
+    if value.run in runs.retractions:
+        return replace(value, cause=RETRACT)
     for rewind in runs.rewinds:
         if value.run == rewind["run"]:
             return replace(value, cause="rewind")
