@@ -111,10 +111,9 @@ class BronzeRows(ABC):
         half finds them by itself (`StreamedOperator.ending_in`), and it is not recomputed."""
         return None
 
+    @abstractmethod
     def holding(self, rows: pa.Table) -> pa.Table:
-        """Which rows of the table these rows of bronze are in, as `Touched.closed`. Only of kinds
-        that have lookups."""
-        raise AssertionError("tables of this kind have no lookups")
+        """Which rows of the table these rows of bronze are in, as `Touched.closed`."""
 
     @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:

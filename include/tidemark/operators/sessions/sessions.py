@@ -131,6 +131,15 @@ class GappedRows(BronzeRows):
         )
         return self._located(sessions_of(self._in(condition), points))
 
+    def holding(self, rows: pa.Table) -> pa.Table:
+        keys = ", ".join(selected(rows.schema, self.operator.table.group_by))
+        with duckdb_in_utc() as connection:
+            connection.register("given", rows)
+            points = connection.sql(
+                f'SELECT DISTINCT {keys}, epoch_us("{self.operator.event_time}") AS _t FROM given'
+            ).to_arrow_table()
+        return self._located(sessions_of(self._in(), points))
+
     def covered(self, closed: pa.Table) -> Covered:
         started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
         return Covered(started, closed, _dates_of(closed))

@@ -104,6 +104,10 @@ class FixedWindowRows(BronzeRows):
     def newest_end_ms(self) -> int:
         return counts.newest_window_end_ms(self.bronze, self.operator.event_time, self.table.window)
 
+    def holding(self, rows: pa.Table) -> pa.Table:
+        found = counts.windows_holding(rows, self.operator, self.table)
+        return self.rows_in_bronze(found)
+
     def ends(self, closed: pa.Table) -> pa.Array[Any]:
         starts: list[Any] = closed.column("window_start").to_pylist()
         ends = [start + self.table.window.length for start in starts]
@@ -171,9 +175,6 @@ class WindowRows(FixedWindowRows):
         if not self.table.recomputes:
             return None
         return counts.windows_of_range(self.bronze, self.operator, self.table, first_end, last_end)
-
-    def holding(self, rows: pa.Table) -> pa.Table:
-        return counts.windows_holding(rows, self.operator, self.table)
 
     def covered(self, closed: pa.Table) -> Covered | None:
         return covered_exactly(self.operator, closed)

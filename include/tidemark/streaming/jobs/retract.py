@@ -80,7 +80,7 @@ from tidemark.streaming.jobs.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.recompute.computed import Computed
+from tidemark.streaming.recompute.computed import Computed, LeftOut
 from tidemark.streaming.recompute.migration import (
     apply_migration,
     balanced,
@@ -287,12 +287,12 @@ def _plan(
         tables=tables,
     )
     if asked.undo is None:
-        _compare(spark, run, condition, progress, done)
+        _compare(spark, run, LeftOut(condition, hits.held), progress, done)
     return done.change
 
 
 def _compare(
-    spark: SparkSession, run: Run, without: str, progress: Progress, done: RetractedSoFar
+    spark: SparkSession, run: Run, left_out: LeftOut, progress: Progress, done: RetractedSoFar
 ) -> None:
     """What gold of each table would be without the rows, beside what it is."""
     verdicts: list[CheckVerdict] = []
@@ -300,7 +300,7 @@ def _compare(
     for name in run.pipeline.tables:
         with progress.stage(f"{name} without them"), progress.tasks_of(spark):
             change = change_of(run.pipeline, run.settings, name, rebuild=True)
-            computed = compute_table(spark, run, name, change, without)
+            computed = compute_table(spark, run, name, change, left_out)
             plan = plan_migration(spark, run, name, change, computed)
             done.computed[name], done.changed[name] = computed, changed_rows(plan)
             judged = judge_publish(run, plan)
@@ -320,7 +320,8 @@ def _begin_generation(
     if known is None:
         computed = compute_table(spark, run, table, change)
     else:
-        computed = replace(known, bronze=run.warehouse.bronze.existing().version())
+        bronze = run.warehouse.bronze.existing().version()
+        computed = replace(known, bronze=bronze, left_out=None)
     plan = plan_migration(spark, run, table, change, computed)
     note = publish_note(run.run_id, planned_at, MIGRATION)
     done.tables[table] = apply_migration(plan, balanced(plan), note)

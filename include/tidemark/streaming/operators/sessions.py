@@ -1,7 +1,7 @@
 """Sessions in Spark: the engine's own session window, and rows of bronze put into known sessions.
 
-What is computed again has its bounds from `operators/sessions/in_bronze.py`; here rows are only
-found by them and measured.
+What is computed again has its bounds from `operators/sessions/in_bronze.py`: here rows are found by
+them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import (
-    STRETCH_END,
-    STRETCH_START,
     Stretch,
     joined,
     rows_lying_in,
@@ -50,9 +48,10 @@ class StreamedSessions(StreamedOperator):
         return self._sessions(inputs[BRONZE])
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
-        rows = rows_within(inputs[BRONZE], self._stretches(closed))
-        window = F.struct(F.col(STRETCH_START).alias("start"), F.col(STRETCH_END).alias("end"))
-        return self._measured(rows_lying_in(rows, closed, self.table.group_by, "inner"), window)
+        """Of a session that has lost rows what is left: maybe several."""
+        whole = joined(Stretch(start, end) for start, end in spans(closed))
+        rows = rows_within(inputs[BRONZE], whole)
+        return self._measured(rows_lying_in(rows, closed, self.table.group_by), self._window)
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         computed = self._sessions(inputs[BRONZE])
@@ -72,12 +71,11 @@ class StreamedSessions(StreamedOperator):
     def _sessions(self, rows: DataFrame) -> DataFrame:
         if self.excluded is not None and self.excluded.num_rows:
             rows = rows_lying_in(rows, self.excluded, self.table.group_by, "left_anti")
-        return self._measured(
-            rows, F.session_window("_event_time", duration_text(self.operator.gap))
-        )
+        return self._measured(rows, self._window)
 
-    def _stretches(self, closed: pa.Table) -> list[Stretch]:
-        return joined(Stretch(start, end) for start, end in spans(closed))
+    @property
+    def _window(self) -> Column:
+        return F.session_window("_event_time", duration_text(self.operator.gap))
 
     def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
         table = self.table

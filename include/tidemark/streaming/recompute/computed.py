@@ -2,7 +2,8 @@
 
 They are computed while runs of the pipeline go on. What those have added to bronze meanwhile is
 caught up under the lease: only what the new rows touch is computed again. Where something else
-took rows out of bronze meanwhile, everything is.
+took rows out of bronze meanwhile, everything is. Where gold already holds all windows, and few rows
+are to be left out (`LeftOut`), only what these are in is computed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemark.gold.failing import other_rows, same_rows
+from tidemark.gold.failing import failing_rows, other_rows, same_rows
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.lookups import is_lookup
 from tidemark.operators.operator import BRONZE, Operator, listed, same_row
@@ -24,8 +25,10 @@ from tidemark.operators.other_inputs import ReadAt, lookup_numbers, other_places
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.recompute.audit_range import audited_range
-from tidemark.runs.run import Run
+from tidemark.runs.run import Run, TableRun
+from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -39,16 +42,26 @@ from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Rows of bronze that are left out, as if it did not have them: those that fulfil a condition
+    in Spark's SQL. `rows` are these, in bronze's columns; None where they are too many to hold."""
+
+    condition: str
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
 class Computed:
     """All that bronze gives at the version `bronze`, open and closed, but what was frozen then:
     identity, values and FAILURE. `excluded` are those of `rows` that fail the query as a whole,
-    `others` the versions of other inputs, by their names.
+    `others` the versions of other inputs, by their names, `left_out` rows that do not count.
     """
 
     rows: pa.Table
     excluded: pa.Table
     bronze: int
     others: Mapping[str, int] = field(default_factory=dict)
+    left_out: LeftOut | None = None
 
 
 def reading_at(operator: Operator, run: Run, others: Mapping[str, int]) -> Operator:
@@ -62,24 +75,23 @@ def compute(
     operator: Operator,
     frozen_before_ms: int | None,
     failing: pa.Table | None = None,
-    without: str | None = None,
+    left_out: LeftOut | None = None,
 ) -> Computed:
     """By bronze as it is now; ExpressionFailed where more than a few fail the query.
 
     `failing`: the identities of some that are known to fail, and are computed one by one.
-    `without`: rows that fulfil this condition are left out, as if bronze did not have them.
     """
     bronze, others = run.warehouse.bronze.existing(), _versions(operator, run)
     operator = reading_at(operator, run, others)
-    inputs = _inputs(spark, run, operator, bronze.version(), others, without)
+    inputs = _inputs(spark, run, operator, bronze.version(), others, left_out)
     streamed = streamed_operator(operator)
     rows = range_of(operator, bronze, NEVER_MS, frozen_before_ms)
     if rows is None:
         nothing = streamed.plan(inputs).limit(0).toArrow()
-        return Computed(nothing, nothing, bronze.version(), others)
+        return Computed(nothing, nothing, bronze.version(), others, left_out)
     try:
         found = streamed.starting_in(inputs, rows).toArrow()
-        return Computed(found, found.slice(0, 0), bronze.version(), others)
+        return Computed(found, found.slice(0, 0), bronze.version(), others, left_out)
     except PySparkException as error:
         if said_of_expression(error) is None:
             raise
@@ -87,7 +99,34 @@ def compute(
     known = every.slice(0, 0) if failing is None else same_rows(every, failing, operator)
     in_bronze = operator.rows_in(bronze)
     apart = _apart(inputs, in_bronze, other_rows(every, known, operator), known)
-    return replace(apart, others=others)
+    return replace(apart, others=others, left_out=left_out)
+
+
+def computed_from_gold(
+    spark: SparkSession, table: TableRun, operator: Operator, left_out: LeftOut
+) -> Computed | None:
+    """As `compute`, where gold stands for all of bronze: only what the rows that are left out are
+    in is computed, and the rest is as gold has it.
+
+    None where gold does not tell it: a window fails, or another input is newer than gold.
+    """
+    run, others = table.run, _versions(operator, table.run)
+    if left_out.rows is None or any(table.state.inputs[name] != at for name, at in others.items()):
+        return None
+    if failing_rows(table.changes.existing(), operator, table.generation).num_rows:
+        return None
+    operator, bronze = reading_at(operator, run, others), run.warehouse.bronze.existing()
+    in_bronze = operator.rows_in(bronze)
+    touched = in_bronze.holding(left_out.rows)
+    inputs = _inputs(spark, run, operator, bronze.version(), others, left_out)
+    found = _apart(inputs, in_bronze, touched)
+    if found.excluded.num_rows:
+        return None
+    shown = dataset_of(table.gold.existing())
+    names = [name for name in found.rows.column_names if name in shown.schema.names]
+    gold = conformed(shown.to_table(names), found.rows.schema)
+    rows = pa.concat_tables([_without(gold, touched, found.rows, in_bronze), found.rows])
+    return Computed(rows, found.excluded, bronze.version(), others, left_out)
 
 
 def caught_up(
@@ -103,7 +142,7 @@ def caught_up(
     if (bronze.version(), others) == (before.bronze, before.others):
         return before
     if any(is_lookup(name) and at != before.others[name] for name, at in others.items()):
-        return compute(spark, run, operator, frozen_before_ms, before.excluded)
+        return compute(spark, run, operator, frozen_before_ms, before.excluded, before.left_out)
     read = {
         name: (before.others[name] + 1, version)
         for name, version in others.items()
@@ -113,14 +152,14 @@ def caught_up(
     places = {BRONZE: place, **other_places(operator, run.warehouse)}
     spans = {BRONZE: (since.first, since.last), **read}
     if any(_lost_rows(places[name], *span) for name, span in spans.items()):
-        return compute(spark, run, operator, frozen_before_ms, before.excluded)
+        return compute(spark, run, operator, frozen_before_ms, before.excluded, before.left_out)
     operator = reading_at(operator, run, others)
     in_bronze = operator.rows_in(bronze)
     touched = in_bronze.touched(place, [since], frozen_before_ms, NEVER_MS).closed
     if not touched.num_rows:
         return replace(before, bronze=bronze.version(), others=others)
     found = _apart(
-        _inputs(spark, run, operator, bronze.version(), others),
+        _inputs(spark, run, operator, bronze.version(), others, before.left_out),
         in_bronze,
         other_rows(touched, before.excluded, operator),
         same_rows(touched, before.excluded, operator),
@@ -132,6 +171,7 @@ def caught_up(
         pa.concat_tables([excluded, found.excluded]),
         found.bronze,
         others,
+        before.left_out,
     )
 
 
@@ -182,12 +222,12 @@ def _inputs(
     operator: Operator,
     version: int,
     others: Mapping[str, int],
-    without: str | None = None,
+    left_out: LeftOut | None,
 ) -> Inputs:
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
-    if without is not None:
-        rows = not_counting(rows, without)
+    if left_out is not None:
+        rows = not_counting(rows, left_out.condition)
     beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
     wide = with_all_columns(session, widened(session, rows, run.pipeline), run.pipeline)
     return {BRONZE: counted_rows(wide, operator), **beside}
@@ -218,15 +258,16 @@ def _apart(
 
 
 def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, in_bronze: BronzeRows) -> pa.Table:
-    """What stays of rows: neither computed again, nor covered by what was."""
+    """What stays of rows: neither touched, nor computed again, nor covered by what was."""
     covered = in_bronze.covered(touched)
+    same = same_row(in_bronze.operator, "k", "t")
+    gone = f"EXISTS (SELECT 1 FROM touched t WHERE {same})"
     with duckdb_in_utc() as connection:
         connection.register("known", rows)
         connection.register("found", found)
-        gone = "false"
+        connection.register("touched", touched if covered is None else covered.touched)
         if covered is not None:
-            connection.register("touched", covered.touched)
-            gone = covered.condition
+            gone = f"{gone} OR ({covered.condition})"
         stays = connection.sql(
             f"""
             SELECT {listed(rows.column_names, "k")} FROM known k

@@ -79,8 +79,10 @@ from tidemark.storage.files import write_bytes
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.recompute.computed import (
     Computed,
+    LeftOut,
     caught_up,
     compute,
+    computed_from_gold,
     range_of,
     reading_at,
     shown,
@@ -168,18 +170,22 @@ class Migration:
 
 
 def compute_table(
-    spark: SparkSession, run: Run, name: str, change: Change, without: str | None = None
+    spark: SparkSession, run: Run, name: str, change: Change, left_out: LeftOut | None = None
 ) -> Computed:
     """All windows of a table by the pipeline's file; needs no lease.
 
-    Bronze is read as it is now, but for rows that fulfil the condition `without`: rows of a held
-    run, and of a killed one, are in gold then.
+    Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then. Where
+    rows are left out of it, gold has to stand for all of it.
     """
     operator = operator_of(run.pipeline, name)
     check_others_are_there(operator, run.warehouse)
     found = gold_before(run, name, operator, change)
+    if left_out is not None and not (found.is_lost or change.differences):
+        of_gold = computed_from_gold(spark, TableRun(run, name, found.state), operator, left_out)
+        if of_gold is not None:
+            return of_gold
     failing = _known_failing(run, operator, name, found.state.generation, change.predecessors)
-    return compute(spark, run, operator, found.frozen_before_ms, failing, without)
+    return compute(spark, run, operator, found.frozen_before_ms, failing, left_out)
 
 
 def _known_failing(

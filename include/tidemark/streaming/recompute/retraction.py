@@ -61,6 +61,8 @@ _FILE = "_file"
 _TEXTS = (RETRACTED_BY, RETRACTED_BECAUSE, RETRACTION)
 _NAME = "_metadata.file_name"
 _MOST_SHOWN = 5
+# So many rows, but no more, are held in the driver, so that only what they are in is computed.
+_MOST_HELD = 100_000
 _UNTOUCHED = "Nothing was changed."
 _STOPPED = (
     "The pipeline stays stopped. Does something write to it that takes no lease? Report this "
@@ -79,13 +81,15 @@ class AskedRows:
 @dataclass(frozen=True)
 class Hits:
     """The rows that a condition finds: how many, the first event time (UTC), the dates, the names
-    of the files that hold them, and how many other rows these have."""
+    of the files that hold them, how many other rows these have, and, where they are not many, the
+    rows."""
 
     rows: int
     first: datetime
     dates: tuple[date, ...]
     files: tuple[str, ...] = ()
     staying: int = 0
+    held: pa.Table | None = None
 
 
 def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: int) -> AskedRows:
@@ -176,7 +180,9 @@ def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hi
         )
     _check_no_twins(spark, run, found)
     files = tuple(sorted(row[0] for row in found.select(_NAME).distinct().collect()))
-    return Hits(hits.rows, hits.first, hits.dates, files, _in(rows, files).count() - hits.rows)
+    staying = _in(rows, files).count() - hits.rows
+    held = found.toArrow() if hits.rows <= _MOST_HELD else None
+    return Hits(hits.rows, hits.first, hits.dates, files, staying, held)
 
 
 def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
