@@ -1,4 +1,4 @@
-"""Late repair against history: 1,000 late rows on a small and on a large bronze.
+"""Late repair and retraction against history: 1,000 rows of a small and of a large bronze.
 
     python -m bench.repairing FOLDER --rows SMALL LARGE --repetitions N    # in an empty folder
 
@@ -6,7 +6,8 @@ The history has the same number of rows a day, so that ten times the rows are te
 Late rows fall into the same two hours of the first day each time. Measured is the step of the
 platform's own run that repairs (counting late rows, computing windows again, comparing, appending)
 in a warm session, against a full refresh of the table: the aggregate of all of bronze, written
-anew. Interleaved; the first turn is not counted.
+anew. Then these rows are retracted, and that whole act is held against the whole run that had
+repaired them. Interleaved; the first turn is not counted.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import RetractRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.inputs import with_event_time
+from tidemark.streaming.jobs.retract import retract_once
 from tidemark.streaming.jobs.stream import run_once
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import Progress
@@ -57,6 +60,8 @@ class Measured:
 
     rows: int
     repair: list[float] = field(default_factory=list)
+    run: list[float] = field(default_factory=list)
+    retraction: list[float] = field(default_factory=list)
     refresh: list[float] = field(default_factory=list)
     files_read: int = 0
     files: int = 0
@@ -123,14 +128,31 @@ class History:
         ]
         (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    def repair(self, number: int) -> tuple[float, RunResult]:
-        """Seconds of the repairing step of a run that finds 1,000 late rows."""
+    def repair(self, number: int) -> tuple[float, float]:
+        """Seconds of a run that finds 1,000 late rows: of its repairing step, and of all of it."""
         self.land(f"late-{number}.json", LATE_ROWS, 0)
+        begin = time.monotonic()
         result = self.run(f"late-{number}")
+        seconds = time.monotonic() - begin
         late = result.tables[TABLE].late
         assert late.rows == LATE_ROWS, late
         assert late.corrected + late.first_seen, late
-        return result.seconds["repair"], result
+        return result.seconds["repair"], seconds
+
+    def retract(self, number: int) -> float:
+        """Seconds of the act that takes these rows back."""
+        now, begin = datetime.now(UTC), time.monotonic()
+        run = Run(self.pipeline, self.settings, f"retract-{number}", epoch_ms(now))
+        asked = RetractRequest(pipeline=NAME, file=f"late-{number}.json", reason="measured")
+        with (self.root / "progress.txt").open("a") as out:
+            progress = Progress(NAME, out=out)
+            result = retract_once(run, asked, progress, now, session=lambda *_: self.spark)
+        seconds = time.monotonic() - begin
+        if result.error:
+            raise SystemExit(f"The retraction {number} failed: {result.error.message}")
+        assert result.change is not None
+        assert result.change.rows == LATE_ROWS
+        return seconds
 
     def refresh(self) -> float:
         """Seconds of the rival: aggregate all of bronze, and write the table anew."""
@@ -173,10 +195,12 @@ def measure(
     measured = [Measured(history.rows) for history in histories]
     for number in range(repetitions + 1):
         for history, one in zip(histories, measured, strict=True):
-            repair, _ = history.repair(number)
-            refresh = history.refresh()
+            repair, run = history.repair(number)
+            refresh, retraction = history.refresh(), history.retract(number)
             if number:
                 one.repair.append(round(repair, 3))
+                one.run.append(round(run, 3))
+                one.retraction.append(round(retraction, 3))
                 one.refresh.append(round(refresh, 3))
             one.files_read, one.files = history.files_of_a_repair()
     return measured

@@ -22,7 +22,9 @@ RESULT = "measured.json"
 def warm_session(pipeline: Pipeline) -> Iterator[SparkSession]:
     """A session with the platform's settings on two cores, until the block ends."""
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    spark = start_session(pipeline, Settings(root="/unused", pipelines="/unused"))
+    spark = start_session(
+        pipeline, Settings(root="/unused", pipelines="/unused", sources=("file:///",))
+    )
     try:
         yield spark
     finally:
