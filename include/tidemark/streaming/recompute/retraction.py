@@ -11,8 +11,8 @@ written is counted before it is committed; it passes through Spark's tasks, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
@@ -172,17 +172,16 @@ def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hi
     """RetractionRefused where no row fulfils the condition, or rows were rejected as duplicates of
     such a one: their twin would have to come forward."""
     rows = bronze_at(spark, run, version)
-    found = counting(rows, asked.condition)
-    hits = _counted(found, run)
+    hits = _counted(counting(rows, asked.condition), run)
     if hits is None:
         raise RetractionRefused(
             f"No row of bronze of {run.pipeline.name} is one {asked.what}. {_UNTOUCHED}"
         )
+    rows = _of_dates(rows, hits.dates)
+    found = counting(rows, asked.condition)
     _check_no_twins(spark, run, found)
-    files = tuple(sorted(row[0] for row in found.select(_NAME).distinct().collect()))
-    staying = _in(rows, files).count() - hits.rows
     held = found.toArrow() if hits.rows <= _MOST_HELD else None
-    return Hits(hits.rows, hits.first, hits.dates, files, staying, held)
+    return replace(hits, staying=_in(rows, hits.files).count() - hits.rows, held=held)
 
 
 def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
@@ -199,7 +198,7 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
         )
     if run.pipeline.source.unique is not None:
         _check_not_accepted_since(spark, run, rows, run.pipeline.source.unique)
-    return hits
+    return replace(hits, files=())
 
 
 def _of_act(spark: SparkSession, place: TablePlace, version: int, act: str) -> DataFrame:
@@ -208,14 +207,24 @@ def _of_act(spark: SparkSession, place: TablePlace, version: int, act: str) -> D
 
 def _counted(rows: DataFrame, run: Run) -> Hits | None:
     time = F.unix_micros(F.col(f"`{run.pipeline.source.event_time.column}`"))
-    found = rows.groupBy("_event_date").agg(F.count("*").alias("n"), F.min(time).alias("first"))
-    by_date = sorted(found.collect(), key=lambda row: row["_event_date"])
-    if not by_date:
+    by = rows.groupBy("_event_date", F.col(_NAME).alias("_name"))
+    found = by.agg(F.count("*").alias("n"), F.min(time).alias("first")).collect()
+    if not found:
         return None
     first = datetime.fromtimestamp(0, UTC) + timedelta(
-        microseconds=min(row["first"] for row in by_date)
+        microseconds=min(row["first"] for row in found)
     )
-    return Hits(sum(row["n"] for row in by_date), first, tuple(row[0] for row in by_date))
+    return Hits(
+        rows=sum(row["n"] for row in found),
+        first=first,
+        dates=tuple(sorted({row["_event_date"] for row in found})),
+        files=tuple(sorted({row["_name"] for row in found})),
+    )
+
+
+def _of_dates(rows: DataFrame, dates: Sequence[date]) -> DataFrame:
+    """The rows of bronze of these dates, which files of other dates are not opened for."""
+    return rows.where(F.col("_event_date").isin(*dates))
 
 
 def _check_no_twins(spark: SparkSession, run: Run, found: DataFrame) -> None:
@@ -344,7 +353,8 @@ def _copy(spark: SparkSession, run: Run, change: Retraction) -> None:
     place = run.warehouse.retracted
     if place.existing().transaction_version(change.transaction) is not None:
         return
-    found = counting(bronze_at(spark, run, change.bronze), change.condition)
+    rows = _of_dates(bronze_at(spark, run, change.bronze), change.dates)
+    found = counting(rows, change.condition)
     said: Mapping[str, Column] = {
         RETRACTION: F.lit(change.id),
         RETRACTED_AT: F.lit(change.planned_at),
@@ -372,7 +382,8 @@ def _append(rows: DataFrame, place: TablePlace, change: Retraction) -> None:
 def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
     place = run.warehouse.bronze
     table = place.existing()
-    rows = _in(bronze_at(spark, run, change.bronze), change.files)
+    rows = _of_dates(bronze_at(spark, run, change.bronze), change.dates)
+    rows = _in(rows, change.files)
     written = write_rows(not_counting(rows, change.condition), place, change.id)
     if written.number != change.staying:
         raise RetractionUnproven(
