@@ -80,7 +80,7 @@ from tidemark.streaming.jobs.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.recompute.computed import Computed, LeftOut
+from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
 from tidemark.streaming.recompute.migration import (
     apply_migration,
     balanced,
@@ -287,12 +287,12 @@ def _plan(
         tables=tables,
     )
     if asked.undo is None:
-        _compare(spark, run, LeftOut(condition, hits.held), progress, done)
+        _compare(spark, run, RowsLeftOut(condition, hits.held), progress, done)
     return done.change
 
 
 def _compare(
-    spark: SparkSession, run: Run, left_out: LeftOut, progress: Progress, done: RetractedSoFar
+    spark: SparkSession, run: Run, left_out: RowsLeftOut, progress: Progress, done: RetractedSoFar
 ) -> None:
     """What gold of each table would be without the rows, beside what it is."""
     verdicts: list[CheckVerdict] = []

@@ -3,7 +3,7 @@
 They are computed while runs of the pipeline go on. What those have added to bronze meanwhile is
 caught up under the lease: only what the new rows touch is computed again. Where something else
 took rows out of bronze meanwhile, everything is. Where gold already holds all windows, and few rows
-are to be left out (`LeftOut`), only what these are in is computed.
+are to be left out (`RowsLeftOut`), only what these are in is computed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class RowsLeftOut:
     """Rows of bronze that are left out, as if it did not have them: those that fulfil a condition
     in Spark's SQL. `rows` are these, in bronze's columns; None where they are too many to hold."""
 
@@ -61,7 +61,7 @@ class Computed:
     excluded: pa.Table
     bronze: int
     others: Mapping[str, int] = field(default_factory=dict)
-    left_out: LeftOut | None = None
+    left_out: RowsLeftOut | None = None
 
 
 def reading_at(operator: Operator, run: Run, others: Mapping[str, int]) -> Operator:
@@ -75,7 +75,7 @@ def compute(
     operator: Operator,
     frozen_before_ms: int | None,
     failing: pa.Table | None = None,
-    left_out: LeftOut | None = None,
+    left_out: RowsLeftOut | None = None,
 ) -> Computed:
     """By bronze as it is now; ExpressionFailed where more than a few fail the query.
 
@@ -103,10 +103,10 @@ def compute(
 
 
 def computed_from_gold(
-    spark: SparkSession, table: TableRun, operator: Operator, left_out: LeftOut
+    spark: SparkSession, table: TableRun, operator: Operator, left_out: RowsLeftOut
 ) -> Computed | None:
-    """As `compute`, where gold stands for all of bronze: only what the rows that are left out are
-    in is computed, and the rest is as gold has it.
+    """All windows of a table whose gold stands for all of bronze: only what the rows that are left
+    out are in is computed, and the rest is as gold has it.
 
     None where gold does not tell it: a window fails, or another input is newer than gold.
     """
@@ -222,7 +222,7 @@ def _inputs(
     operator: Operator,
     version: int,
     others: Mapping[str, int],
-    left_out: LeftOut | None,
+    left_out: RowsLeftOut | None,
 ) -> Inputs:
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)

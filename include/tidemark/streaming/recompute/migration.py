@@ -79,7 +79,7 @@ from tidemark.storage.files import write_bytes
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.recompute.computed import (
     Computed,
-    LeftOut,
+    RowsLeftOut,
     caught_up,
     compute,
     computed_from_gold,
@@ -170,7 +170,7 @@ class Migration:
 
 
 def compute_table(
-    spark: SparkSession, run: Run, name: str, change: Change, left_out: LeftOut | None = None
+    spark: SparkSession, run: Run, name: str, change: Change, left_out: RowsLeftOut | None = None
 ) -> Computed:
     """All windows of a table by the pipeline's file; needs no lease.
 
