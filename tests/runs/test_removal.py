@@ -110,6 +110,10 @@ def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -
     file = place.write_file()
     assert "its Dag would begin it anew" in command(place, "clicks", "--apply")[1]
     file.unlink()
+    listed = place.variables | {"TIDEMARK_ACTS": '{"remove": ["ann"]}'}
+    refused = CliRunner().invoke(app, ["remove", "clicks", "--apply"], env=listed)
+    assert refused.exit_code == 1
+    assert "who may do this" in refused.output
     joined = OtherReader(pipeline="views", table="both")
     note_reader(place.warehouse, joined)
     assert "both of views" in command(place, "clicks", "--apply")[1]

@@ -29,10 +29,12 @@ def remove(
     """
     # delta-rs, which the other commands do without.
     from tidemark.runs import removal
+    from tidemark.runs.acceptance import check_may
 
     loaded = load_settings(settings)
     plan = removal.plan_removal(pipeline, loaded)
     if apply:
+        check_may(loaded, "remove", None)
         removal.remove(plan, loaded, manual_run_id(datetime.now(UTC)))
     print_removal(plan, f"{loaded.root}/{pipeline}", applied=apply)
 
