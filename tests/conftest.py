@@ -86,6 +86,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_late_rows_page.py": None,
     "tests/end_to_end/test_listed_files.py": None,
     "tests/end_to_end/test_many_rows.py": None,
+    "tests/end_to_end/test_mended_rejects.py": "stays_as_it_was_and_is_told",
     "tests/end_to_end/test_migrations_beside_runs.py": None,
     "tests/end_to_end/test_moved_root.py": None,
     "tests/end_to_end/test_notebook_runs.py": "event_loop",

@@ -196,6 +196,19 @@ class RetractionUnfinished(TidemarkError):
     until it is. The message says how to finish it."""
 
 
+class ReplayRefused(TidemarkError):
+    """Rejects of a pipeline cannot be replayed as it is; the message says why, and what to do."""
+
+
+class ReplayUnproven(TidemarkError):
+    """What a replay of rejects left is not what was planned. The pipeline stays stopped."""
+
+
+class ReplayUnfinished(TidemarkError):
+    """A replay of rejects was begun and not finished: its tables do not fit each other until it
+    is. The message says how to finish it."""
+
+
 class RewindUnfinished(TidemarkError):
     """A rewind of the pipeline was begun and not finished: its tables do not fit each other until
     it is. The message says how to finish it, and how to take it back."""

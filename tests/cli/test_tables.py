@@ -406,6 +406,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "rejects list": [of_rejects],
     "rejects show": [of_a_reject],
     "rejects export": [],
+    "rejects replay": [],
     "state show": [of_state],
     "state compact": [of_compaction],
     "state read": [of_rows_of_state],

@@ -19,6 +19,7 @@ from tests.end_to_end.test_generations import KILLS as MIGRATIONS
 from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JOINS
 from tests.end_to_end.test_killed_runs import KILLS
 from tests.end_to_end.test_lookups import KILLS as LOOKUPS
+from tests.end_to_end.test_mended_rejects import POINTS as REPLAYS
 from tests.end_to_end.test_retractions import POINTS as RETRACTIONS
 from tests.end_to_end.test_retractions import POINTS_OF_UNDO, POINTS_OF_WIDENING
 from tests.end_to_end.test_rewinds import POINTS as PIPELINE_REWINDS
@@ -255,7 +256,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *VIEWS,
         *WIDENINGS,
     }
-    acts = (*PIPELINE_REWINDS, *RETRACTIONS, *POINTS_OF_UNDO, *POINTS_OF_WIDENING)
+    acts = (*PIPELINE_REWINDS, *RETRACTIONS, *POINTS_OF_UNDO, *POINTS_OF_WIDENING, *REPLAYS)
     killed |= {(point, when) for point, _ in acts for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 

@@ -211,7 +211,7 @@ def refusal(spark: SparkSession, place: Place, **asked: Any) -> str:
     return error.message
 
 
-def test_what_is_no_condition_names_no_rows_or_has_a_twin_is_refused(
+def test_what_is_no_condition_or_names_no_rows_is_refused(
     spark: SparkSession, story: Story
 ) -> None:
     place = story.again()
@@ -224,8 +224,6 @@ def test_what_is_no_condition_names_no_rows_or_has_a_twin_is_refused(
         ({"file": "7.json"}, "no row is of a file that ends so"),
         ({"of_run": "run-7"}, "knows no batch with rows of such a run"),
         ({"undo": "20260701T000000Z"}, "holds no row that the retraction"),
-        ({"where": "id = 'twin'"}, "1 of these rows are those that rejected ones repeat"),
-        ({"file": "0.json"}, "rejected ones repeat"),
     ):
         assert words in refusal(spark, place, **asked), asked
     unnamed = retract_warm(spark, place, where="key = 'a'", reason=None).error

@@ -18,6 +18,7 @@ from tidemark.runs.requests import (
     BackfillRequest,
     JobRequest,
     MigrationRequest,
+    ReplayRequest,
     RetractRequest,
     RewindRequest,
     StreamRequest,
@@ -57,6 +58,7 @@ REQUESTS: list[tuple[type[JobRequest], str, dict[str, Any]]] = [
     (MigrationRequest, "migrate", {"table": "t"}),
     (RewindRequest, "rewind", {"to_run": "a"}),
     (RetractRequest, "retract", {"file": "a"}),
+    (ReplayRequest, "replay", {"again": True}),
 ]
 
 

@@ -140,6 +140,7 @@ def test_all_tables_of_a_pipeline_are_fenced_and_none_that_pipelines_share() -> 
         "/data/clicks/bronze",
         "/data/clicks/rejects",
         "/data/clicks/retracted",
+        "/data/clicks/replayed",
         "/data/clicks/per_10m/changes",
         "/data/clicks/per_10m/gold",
     )

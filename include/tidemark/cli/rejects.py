@@ -1,8 +1,10 @@
-"""`tidemark rejects`: the rows that a pipeline rejected, by reason, with their text and place."""
+"""`tidemark rejects`: the rows that a pipeline rejected, by reason, with their text and place; and
+those that come to bronze after all, by a job of Spark's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,15 +13,22 @@ import typer
 from tidemark.cli.console import (
     facts_table,
     print_documents,
+    print_lines,
     report_console,
     report_table,
     shortened,
 )
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.help import Group
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.job import run_job
+from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute, asks
+from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.has_run import check_has_run
+from tidemark.runs.requests import NO_REASON_TO_REPLAY, ReplayRequest
 from tidemark.storage.lease.files import time_text
 
 if TYPE_CHECKING:
@@ -122,6 +131,50 @@ def export(
             f"{out} is there already, and nothing was written to it.", param_hint="--out"
         ) from None
     print(f"{number:,} rejects written to {out}")
+
+
+@rejects.command()
+@asks(ReplayRequest, "dry_run")
+def replay(
+    request: ReplayRequest,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
+    in_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    master: Master = "local[*]",
+) -> None:
+    """Judge rejects anew, mended or as they were read, and bring those to bronze that pass.
+
+    Each keeps where it came from and goes from `rejects` to the table `replayed`, with who did it
+    and why; gold follows with the next run. Without `--apply` it is judged and shown, and nothing
+    is written; with `--apply` alone a replay that was begun is finished. Exits with 0 when all went
+    well, 1 when it is refused or something must be mended first, 75 when running again can help.
+    """
+    # delta-rs, which the other commands do without.
+    from tidemark.recompute.replay.result import ReplayResult, replay_lines
+    from tidemark.runs.pipeline_lease import check_lease
+
+    loaded = load_settings(request.settings)
+    found = find_pipeline(request.pipeline, loaded)
+    if request.finishes and not apply:
+        raise typer.BadParameter("name rejects: --from or --again")
+    if apply and not request.finishes and not (request.reason or "").strip():
+        raise typer.BadParameter(NO_REASON_TO_REPLAY)
+    check_master(loaded, master, "--master")
+    run_id = manual_run_id(datetime.now(UTC))
+    if apply:
+        check_lease(found, loaded, run_id, "replay")
+    update = {
+        "run_id": run_id,
+        "result": Places(loaded.root, found.name).result(run_id),
+        "dry_run": not apply,
+        "mended": None if request.mended is None else absolute(request.mended),
+    }
+    outcome = run_job(ReplayResult, request.model_copy(update=update), loaded, master)
+    if in_json:
+        print_documents([outcome.model_dump(mode="json", by_alias=True)])
+    else:
+        print_lines(replay_lines(outcome))
+    if outcome.error:
+        raise typer.Exit(failure_exit_code(outcome.error))
 
 
 def print_rejects(by_reason: Sequence[ReasonOfRejects], newest: Sequence[Reject]) -> None:

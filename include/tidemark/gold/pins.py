@@ -59,7 +59,8 @@ class TableResult(Facts):
     are the pins from which publish computes its plan; `rests_on` says by name which tables and
     queries they are of (empty: pinned by a version that did not say). Watermarks and close
     frontiers are milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0
-    where the run sealed nothing. `gold` and `published_windows` are null until published.
+    where the run sealed nothing. `has_replayed`: an input got rejects that were replayed, and gold
+    has to say that it has read them. `gold` and `published_windows` are null until published.
     `published` is what the run's commit of gold holds, also where a repeat found it committed
     already; null where it changed no window. `open_windows` are gold's provisional rows then; null
     also where their files cannot be read.
@@ -75,6 +76,7 @@ class TableResult(Facts):
     close_before_ms: int
     close_after_ms: int
     sealed_to_ms: int = 0
+    has_replayed: bool = False
     late: Late = Late()
     gold: int | None = None
     published_windows: int | None = None

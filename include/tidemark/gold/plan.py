@@ -158,7 +158,7 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
         close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,
         rests_on=noted_of(pinned.rests_on, gold.noted),
-        noted=_is_noted(gold, pinned),
+        noted=_is_noted(gold, pinned) and not pinned.has_replayed,
     )
 
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from tidemark.errors import StorageUnavailable
-from tidemark.storage.delta.notes import IngestNote, note_of
+from tidemark.errors import StorageUnavailable, UnpublishedChanges
+from tidemark.storage.delta.notes import IngestNote, ReplayedNote, note_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def published_bronze(bronze: DeltaTable, published: int) -> PublishedBronze:
     """What gold stands for, by the version that its `bronze` transaction says (-1: none yet).
 
     Batches are numbered through: ingest starts no second checkpoint on a table with rows.
-    StorageUnavailable where the commits since then are not in the log any more.
+    StorageUnavailable where the commits since then are not in the log any more, UnpublishedChanges
+    where rejects were replayed since then.
     """
     newer = bronze.version() - published
     commits = bronze.history(newer) if newer > 0 else []
@@ -55,5 +56,12 @@ def published_bronze(bronze: DeltaTable, published: int) -> PublishedBronze:
             "its publish brings gold up to bronze."
         )
     notes = [note_of(commit) for commit in commits]
+    if replays := [note.id for note in notes if isinstance(note, ReplayedNote)]:
+        raise UnpublishedChanges(
+            f"Rejects came to {bronze.table_uri} (the replay {replays[0]}) since gold was "
+            "published, and their rows have the batches in which they were rejected, so that they "
+            "cannot be left out. Nothing was written. Run the pipeline: its publish brings gold up "
+            "to bronze."
+        )
     batches = [note.batch for note in notes if isinstance(note, IngestNote)]
     return PublishedBronze(bronze.version(), min(batches, default=None))

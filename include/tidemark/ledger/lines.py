@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from deltalake import DeltaTable
 
 from tidemark.ledger.emitted import Emitted
-from tidemark.ledger.ledger import INGEST, RETRACT, STREAM, UNRETRACT, LedgerLine
+from tidemark.ledger.ledger import INGEST, REPLAY, RETRACT, STREAM, UNRETRACT, LedgerLine
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.repaired import Recomputed
 from tidemark.operators.touched import BatchCounts
@@ -126,10 +126,21 @@ def stream_line(
 def retraction_line(act: str, undoes: str | None, moved: int, of_bronze: int | None) -> LedgerLine:
     """The line of an act, whose id is the time of its plan: how many rows `retracted` got, and how
     many bronze lost (None: its log does not tell any more), or the other way."""
+    kind = RETRACT if undoes is None else UNRETRACT
+    return _line_of_act(kind, RETRACT, act, moved, of_bronze)
+
+
+def replay_line(act: str, moved: int, of_bronze: int | None) -> LedgerLine:
+    """The line of a replay: how many rejects `replayed` got, and how many rows bronze (None: its
+    log does not tell any more)."""
+    return _line_of_act(REPLAY, REPLAY, act, moved, of_bronze)
+
+
+def _line_of_act(kind: str, source: str, act: str, moved: int, of_bronze: int | None) -> LedgerLine:
     planned = datetime.strptime(act, STAMP).replace(tzinfo=UTC)
     return LedgerLine(
-        kind=RETRACT if undoes is None else UNRETRACT,
-        source=RETRACT,
+        kind=kind,
+        source=source,
         position=int(planned.timestamp()),
         published=moved,
         in_bronze=of_bronze,

@@ -25,7 +25,7 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.ledger import INGEST, LedgerLine
-from tidemark.ledger.lines import as_noted, retraction_line, stream_line
+from tidemark.ledger.lines import as_noted, replay_line, retraction_line, stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.lookups import is_lookup
@@ -34,10 +34,10 @@ from tidemark.operators.other_inputs import others_published, position, reading
 from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, LOOKUP, MIGRATION, OPEN, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
-from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
+from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
-from tidemark.storage.delta.notes import RETRACTION, RetractedNote, note_of
+from tidemark.storage.delta.notes import REPLAY, RETRACTION, ReplayedNote, RetractedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -62,7 +62,7 @@ class Ledgered:
 
 def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
     """All lines that the tables tell, in the order of their kinds and batches."""
-    lines = [*_ingest_lines(source), *_retraction_lines(source)]
+    lines = [*_ingest_lines(source), *_retraction_lines(source), *_replay_lines(source)]
     for name in source.pipeline.tables:
         lines += _stream_lines(source, name)
         lines += _recomputed_lines(source, name)
@@ -82,6 +82,11 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
     for batch, reason, count in _rows(dataset_of(rejects), by_reason):
         rejected[batch][reason] = count
+    # What a batch rejected it has rejected, also where its rows are in bronze by now.
+    if (replayed := source.warehouse.replayed.open()) is not None:
+        for batch, reason, count in _rows(dataset_of(replayed), by_reason):
+            rejected[batch][reason] += count
+            accepted[batch] -= count
     for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
         # Retention may have taken rows of a batch away: then what its commit said counts.
         kept_whole = source.pipeline.keep is None
@@ -117,6 +122,18 @@ def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:
             yield retraction_line(act, note.undoes, note.rows, note.rows)
         else:
             yield retraction_line(act, None, there.get(act, 0), note.rows)
+
+
+def _replay_lines(source: Ledgered) -> Iterator[LedgerLine]:
+    """Of each replay whose rejects are in `replayed`; how many rows bronze got, by its log."""
+    if (replayed := source.warehouse.replayed.open()) is None:
+        return
+    history = source.warehouse.bronze.existing().history()
+    found = ((note_of(commit), rows_of(commit)) for commit in surviving_commits(history))
+    appended = {note.id: rows for note, rows in found if isinstance(note, ReplayedNote)}
+    by_act = f"SELECT {REPLAY}, count(*) FROM rows GROUP BY 1 ORDER BY 1"
+    for act, moved in _rows(dataset_of(replayed), by_act):
+        yield replay_line(act, moved, appended.get(act))
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:

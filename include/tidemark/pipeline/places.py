@@ -117,6 +117,16 @@ class Places:
         return f"{self.folder}/retracted"
 
     @property
+    def replayed(self) -> str:
+        """The Delta table of rejects that came to bronze after all."""
+        return f"{self.folder}/replayed"
+
+    @property
+    def replays(self) -> str:
+        """The folder of what replays of rejects keep: the plan of each."""
+        return f"{self.folder}/replays"
+
+    @property
     def retractions(self) -> str:
         """The folder of what retractions of the pipeline keep: the plan of each."""
         return f"{self.folder}/retractions"

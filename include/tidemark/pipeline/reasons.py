@@ -23,11 +23,17 @@ GONE, SET_BACK = "gone", "set back"
 # A file that a rewind was to go on without.
 LEFT_OUT = "left out"
 
-REASONS = frozenset(
+# Of a reject that stands for a whole part of the source.
+OF_PARTS = frozenset(
+    (
+        *(UNREADABLE, CHANGED_FILE, CHANGED_ROWS, EXPIRED, REPLACED, DELETED, CUT_OFF, GONE),
+        *(SET_BACK, LEFT_OUT),
+    )
+)
+REASONS = OF_PARTS | frozenset(
     (
         *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
-        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, UNREADABLE, CHANGED_FILE, CHANGED_ROWS),
-        *(EXPIRED, REPLACED, DELETED, CUT_OFF, GONE, SET_BACK, LEFT_OUT),
+        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE),
     )
 )
 

@@ -8,6 +8,7 @@ and a table's offsets the id of bronze and the version that they read to. So it 
 - it went back: behind what was published or read of it, or without the commit of a batch that
   its checkpoint has committed; or the checkpoint is behind the tables;
 - a commit changed rows that is none of ours;
+- rejects were replayed, and their rows are not in bronze;
 - a file of a checkpoint that the next start reads is empty, cut off or gone, as a power loss leaves
   it: the doctor's judgement, as far as logs, lists and a listing of the state tell;
 - where nothing of this is so, that the ledger is of another moment (`ledger_fit.py`).
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import chain
 from typing import TypeVar
 
 from deltalake import DeltaTable
@@ -48,12 +50,14 @@ from tidemark.runs.ledger_fit import misfits
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
-from tidemark.storage.delta.notes import RetractedNote, RewoundNote, note_of
+from tidemark.storage.delta.notes import ReplayedNote, RetractedNote, RewoundNote, note_of
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _Note = TypeVar("_Note", RewoundNote, RetractedNote)
 _MOST_SHOWN = 5
+# Searched first for the newest replay.
+_RECENT = 20
 # Leftovers, which are told by their age, are nothing to a run.
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -158,6 +162,11 @@ _TEXTS: Mapping[tuple[str, _Verdict], tuple[str, str]] = {
     ("pinned", _Verdict.BEHIND): (
         "{uri} {found}, and the run that is to be published found the id {pinned_id} at {to}.",
         "Lost at most: what that run and those since the last publish wrote.",
+    ),
+    ("replayed", _Verdict.BEHIND): (
+        "{uri} (version {at}) does not hold the {rows} rows of the replay {act}, whose rejects are "
+        "in `replayed` by now.",
+        "Lost at most: these rows, and what came since.",
     ),
     ("batch committed", _Verdict.BEHIND): (
         "{uri} (version {at}) does not hold batch {to}, which {holder} {known}.",
@@ -347,8 +356,23 @@ def _of_ingest(table: TableInventory, tables: tuple[TableInventory, ...]) -> Ite
             yield from _against_gold(table, one)
             yield from _ahead_of_checkpoint(table, one, ingest)
     yield from _query_against_gold(table, ingest)
+    if table is tables[0] and table.bronze.table is not None:
+        yield from _replay_lost(table, table.bronze.table)
     if table.bronze.table is not None and table.rejects.table is not None:
         yield from _batches_of_ingest(table, table.bronze.table, table.rejects.table)
+
+
+def _replay_lost(table: TableInventory, bronze: DeltaTable) -> Iterator[Loss]:
+    """Bronze without the rows of the last replay, whose rejects are elsewhere by now."""
+    if (replayed := table.warehouse.replayed.open()) is None:
+        return
+    # What comes behind it are fences and maintenance.
+    commits = chain.from_iterable(replayed.history(limit) for limit in (_RECENT, None))
+    notes = (note_of(commit) for commit in commits)
+    note = next((one for one in notes if isinstance(one, ReplayedNote)), None)
+    if note is not None and bronze.transaction_version(note.transaction) is None:
+        behind = _Verdict.BEHIND
+        yield _loss(table, table.bronze, "replayed", behind, act=note.id, rows=f"{note.rows:,}")
 
 
 def _of_table(table: TableInventory) -> Iterator[Loss]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.gold.pins import Late, TableResult
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import LATE, Repaired
 from tidemark.runs.found import found_of
 from tidemark.runs.run import Outcome, TableRun
-from tidemark.storage.delta.commits import rows_appended
+from tidemark.storage.delta.commits import commits_after, rows_appended
+from tidemark.storage.delta.notes import ReplayedNote, note_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ def pins_of(before: Before, repaired: Repaired, outcome: Outcome) -> TableResult
         close_before_ms=close_ms,
         close_after_ms=max(close_ms, table.closed_ms(), repaired.sealed_to_ms),
         sealed_to_ms=repaired.sealed_to_ms,
+        has_replayed=_has_replayed(table, inputs),
         late=_late(repaired),
     )
 
@@ -55,6 +60,17 @@ def _inputs(table: TableRun, outcome: Outcome) -> dict[str, int]:
         name: others[name] if name in others else outcome.versions[name]
         for name in table.state.inputs
     }
+
+
+def _has_replayed(table: TableRun, inputs: Mapping[str, int]) -> bool:
+    """Did a replay of rejects append rows to an input since gold was published?"""
+    places = {BRONZE: table.bronze, **other_places(table.operator, table.warehouse)}
+    return any(
+        isinstance(note_of(commit), ReplayedNote)
+        for name, place in places.items()
+        if inputs[name] > table.state.inputs[name]
+        for commit in commits_after(place.existing(), table.state.inputs[name])
+    )
 
 
 def _late(repaired: Repaired) -> Late:

@@ -36,9 +36,9 @@ def pipeline_lease(
     """Hold the pipeline's lease for a writer, which may take it over by the rules; one that is not
     to end processes only where those of the holder are gone.
 
-    Raises RootMissing, LeaseHeld where another run works, RewindUnfinished or
-    RetractionUnfinished where such an act left the tables in the middle, unless the writer
-    `finishes` acts of its kind, and ClockWrong unless it takes `any_clock`.
+    Raises RootMissing, LeaseHeld where another run works, what `check_no_unfinished_act` raises
+    where an act left the tables in the middle, unless the writer `finishes` acts of its kind, and
+    ClockWrong unless it takes `any_clock`.
     `on_lapse` is called when the lease is lost: a job ends itself (`halt`), for it must not go on.
     """
     check_root(settings)

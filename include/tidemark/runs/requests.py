@@ -22,6 +22,7 @@ from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
 NO_REASON_WITHOUT = '--reason "…" is missing: why it goes on without a file'
+NO_REASON_TO_REPLAY = '--reason "…" is missing: why these rejects are rows after all'
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
     datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
@@ -303,10 +304,48 @@ class RetractRequest(RunRequest):
         return (self.where, self.file, self.of_run, self.undo) == (None, None, None, None)
 
 
+class ReplayRequest(RunRequest):
+    """Judge rejects anew, and bring those to bronze that are accepted.
+
+    Those of a file, by their ids, each with its mended record; or all of them, or those of one
+    reason, as they were read. Neither: what was begun is finished.
+    """
+
+    job = "tidemark.streaming.jobs.replay"
+    kind = "replay"
+
+    mended: str | None = Field(
+        default=None,
+        validation_alias="from",
+        description="A file of JSON lines: `id` of a reject, and `raw`, the mended record.",
+    )
+    again: bool = Field(
+        default=False, description="The rejects as they were read, by today's columns and rules."
+    )
+    of: str | None = Field(default=None, description="Of those only the ones of this reason.")
+    reason: str | None = Field(default=None, description="Why; it is kept.")
+    dry_run: bool = Field(
+        default=False, description="Only show what would be done; change nothing."
+    )
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if self.mended is not None and self.again:
+            raise ValueError("--from and --again exclude each other")
+        if self.of is not None and not self.again:
+            raise ValueError("--of goes with --again")
+        return self
+
+    @property
+    def finishes(self) -> bool:
+        """Is only what was begun to be finished?"""
+        return self.mended is None and not self.again
+
+
 def check_may_ask(request: JobRequest, settings: Settings) -> None:
     """ActRefused where who asks is none of those whom the settings let do this, or accept failed
     checks with it. To look is anybody's."""
-    if isinstance(request, RecomputeRequest | RewindRequest | RetractRequest):
+    if isinstance(request, RecomputeRequest | RewindRequest | RetractRequest | ReplayRequest):
         acts = [request.kind, *(["accept"] if getattr(request, "accept", False) else [])]
         for act in [] if request.dry_run else acts:
             check_may(settings, act, request.by)

@@ -1,8 +1,8 @@
-"""A rewind or a retraction that was begun and not finished: nothing else of the pipeline runs
-meanwhile.
+"""A rewind, a retraction or a replay of rejects that was begun and not finished: nothing else of
+the pipeline runs meanwhile.
 
 Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
-So a file names the act that works, and whoever takes the pipeline's lease looks for it. Both kinds
+So a file names the act that works, and whoever takes the pipeline's lease looks for it. All kinds
 have the one file: a Tidemark that knows only rewinds stops at it too.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import RetractionUnfinished, RewindUnfinished
+from tidemark.errors import ReplayUnfinished, RetractionUnfinished, RewindUnfinished
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.warehouse import Warehouse
@@ -25,6 +25,14 @@ class ActKind(StrEnum):
 
     REWIND = "rewind"
     RETRACTION = "retraction"
+    REPLAY = "replay"
+
+
+_UNFINISHED = {
+    ActKind.REWIND: RewindUnfinished,
+    ActKind.RETRACTION: RetractionUnfinished,
+    ActKind.REPLAY: ReplayUnfinished,
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,9 @@ class PipelineAct:
         """The folder of its plan, and of a rewind's backup."""
         if self.kind is ActKind.REWIND:
             return rewind_folder(warehouse, self.id)
-        return warehouse.file_at(f"{warehouse.places.retractions}/{self.id}")
+        places = warehouse.places
+        of_kind = places.retractions if self.kind is ActKind.RETRACTION else places.replays
+        return warehouse.file_at(f"{of_kind}/{self.id}")
 
     def ways_out(self, pipeline: str) -> str:
         """The commands that bring the pipeline on."""
@@ -47,6 +57,8 @@ class PipelineAct:
                 f"Finish it: `tidemark rewind {pipeline} --apply`. Or go back to what was before: "
                 f"`tidemark rewind {pipeline} --undo {self.id} --apply`."
             )
+        if self.kind is ActKind.REPLAY:
+            return f"Finish it: `tidemark rejects replay {pipeline} --apply`."
         return (
             f"Finish it: `tidemark retract {pipeline} --apply`. Then it can be taken back: "
             f"`tidemark retract {pipeline} --undo {self.id}`."
@@ -69,13 +81,13 @@ def unfinished_act(warehouse: Warehouse) -> PipelineAct | None:
 
 
 def check_no_unfinished_act(warehouse: Warehouse, unless: ActKind | None = None) -> None:
-    """RewindUnfinished or RetractionUnfinished where there is one of another kind."""
+    """RewindUnfinished, RetractionUnfinished or ReplayUnfinished where there is one of another
+    kind."""
     act = unfinished_act(warehouse)
     if act is None or act.kind is unless:
         return
     name, folder = warehouse.places.pipeline, act.folder(warehouse).uri
-    error = RewindUnfinished if act.kind is ActKind.REWIND else RetractionUnfinished
-    raise error(
+    raise _UNFINISHED[act.kind](
         f"A {act.kind} of {name} was begun and not finished ({folder}): its tables do not fit each "
         f"other. Nothing was written. {act.ways_out(name)}"
     )

@@ -56,6 +56,11 @@ class Warehouse:
         """Rows that were taken out of bronze, by whom, and why."""
         return self.table_at(self.places.retracted)
 
+    @property
+    def replayed(self) -> TablePlace:
+        """Rejects that came to bronze after all, by whom, and why."""
+        return self.table_at(self.places.replayed)
+
     def changes(self, table: str, generation: int) -> TablePlace:
         """The append-only history of a table's windows in a generation."""
         return self.table_at(self.places.changes(table, generation))

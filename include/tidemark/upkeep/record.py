@@ -1,6 +1,7 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
 housekept, one for each state store that was checked, one for each query that was compacted, one for
-each table that was maintained, and one for each rewind of a pipeline and for each retraction."""
+each table that was maintained, and one for each rewind of a pipeline, each retraction and each
+replay of rejects."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
-REWIND, RETRACT = "rewind", "retract"
+REWIND, RETRACT, REPLAY = "rewind", "retract", "replay"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),
@@ -76,6 +77,8 @@ _RETRACTION = pa.struct(
     [*ops_columns(TEXT, "id", "undoes"), *ops_columns(COUNT, "rows"),
      *ops_columns(TEXT, "condition", "reason", "by")]
 )  # fmt: skip
+# Of a replay of rejects: its rows, who did it, and why.
+_REPLAYED = pa.struct([*ops_columns(TEXT, "id", "reason", "by"), *ops_columns(COUNT, "rows")])
 # `place`, of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
 _FIELDS = [
     *ops_columns(TEXT, "pipeline", "run"),
@@ -100,6 +103,7 @@ _FIELDS = [
         ),
         "without",
     ),
+    *ops_columns(_REPLAYED, "replay"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of the pipeline"
@@ -139,7 +143,7 @@ def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def has_upkeep(upkeep: OpsPlace, pipeline: str, run_id: str) -> bool:
-    """Has a rewind or a retraction its row?"""
+    """Has a rewind, a retraction or a replay its row?"""
     if upkeep.open() is None:
         return False
     known = dataset_of(upkeep.existing(), f"pipeline = '{pipeline}' AND run = '{run_id}'")

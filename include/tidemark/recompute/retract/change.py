@@ -38,8 +38,8 @@ class Retraction(Facts):
     """One act: rows go from bronze to `retracted`, or, where it `undoes` another act, back.
 
     `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
-    `files` with other rows, `staying` ones. Of an undo the rows are those of the act in
-    `retracted`, and nothing of bronze is written again.
+    `files` with other rows, `staying` ones; `twins` rejects repeat them. Of an
+    undo the rows are those of the act in `retracted`, and nothing of bronze is written again.
     """
 
     format: Literal[1] = 1
@@ -57,6 +57,7 @@ class Retraction(Facts):
     dates: tuple[date, ...]
     files: tuple[str, ...] = ()
     staying: int = 0
+    twins: int = 0
     tables: tuple[RetractedTable, ...]
 
     @property

@@ -19,8 +19,9 @@ from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
+from tidemark.storage.delta.commits import commit_noting
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.notes import RETRACTION, note_of
+from tidemark.storage.delta.notes import RETRACTION
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import write_bytes
 from tidemark.storage.generation import generation_in_use
@@ -48,12 +49,8 @@ def keep_change(change: Retraction, warehouse: Warehouse) -> None:
 def moved_at(bronze: TablePlace, change: Retraction) -> int | None:
     """The version by which bronze lost the rows of an act, or got them back; None where it has
     not."""
-    table = bronze.existing()
-    newer = table.version() - change.bronze
-    for commit in table.history(newer) if newer > 0 else []:
-        if note_of(commit) == change.note:
-            return int(commit["version"])
-    return None
+    found = commit_noting(bronze.existing(), change.note, change.bronze)
+    return None if found is None else int(found["version"])
 
 
 def left_to_begin(change: Retraction, warehouse: Warehouse) -> tuple[str, ...]:

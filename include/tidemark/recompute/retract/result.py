@@ -50,6 +50,11 @@ def retract_lines(result: RetractResult) -> Iterator[str]:
     yield f"{change.pipeline}: {rows} {'went' if done else 'would go'} {way}"
     days = [f"{change.dates[0]}", *([f"{change.dates[-1]}"] if len(change.dates) > 1 else [])]
     yield f"  of {len(change.dates):,} dates: {' to '.join(days)}"
+    if change.twins:
+        yield (
+            f"  {change.twins:,} rejected rows repeat these, and stay rejects: `tidemark rejects "
+            f"replay {change.pipeline} --again --of duplicate` takes the first of each key in"
+        )
     for name, found in result.changed.items():
         yield f"  {name}: {found.windows:,} rows of gold change"
         yield from (f"    {one}" for one in found.examples)

@@ -17,6 +17,7 @@ from tidemark.storage.delta.notes import (
     AcceptedNote,
     IngestNote,
     PublishedNote,
+    ReplayedNote,
     RetractedNote,
     WidenedNote,
     note_of,
@@ -161,6 +162,13 @@ def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: in
             f"Rows of {place.uri} were retracted since, or brought back ({shown(acts)}), and going "
             "back would undo only half of that: they would be in bronze and in `retracted`, or in "
             "neither. Name a later run; or take back first what was retracted (`tidemark retract`)."
+        )
+    notes = [note_of(commit) for commit in _since(table, version)]
+    if replays := [note.id for note in notes if isinstance(note, ReplayedNote)]:
+        yield (
+            f"Rejects were replayed since, which {place.uri} tells ({shown(replays)}), and going "
+            "back would undo only a part of that: they would be in bronze and in rejects, or in "
+            "neither. Name a later run."
         )
     now, before = _properties(table), _properties(then)
     constraints = {name for name in now.keys() ^ before.keys() if name.startswith(_CONSTRAINT)}

@@ -89,6 +89,11 @@ def header_of(names: Sequence[str], form: CsvForm) -> str:
     return form.delimiter.join(f"{form.quote}{name}{form.quote}" for name in inner)
 
 
+def line_of_record(record: bytes, form: CsvForm) -> tuple[bytes, str | None]:
+    """A record of a file without a header as a JSON line, and why it is none."""
+    return _RecordReader("", form, 0)._by_itself(record)
+
+
 def csv_slice(uri: str, facts: FileFacts, options: Options, form: CsvForm) -> CsvSlice:
     """A file as it is now."""
     return CsvSlice(uri, facts.size, epoch_ms(facts.modified), dict(options), form)

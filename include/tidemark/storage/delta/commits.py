@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.storage.delta.notes import EmittedNote, IngestNote, note_of
+from tidemark.storage.delta.notes import EmittedNote, IngestNote, Note, note_of
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.delta.surviving_commits import surviving_commits
 
@@ -41,7 +41,7 @@ def rows_appended(table: DeltaTable, after_version: int) -> int:
     table.update_incremental()
     newer = table.version() - after_version
     commits = table.history(newer) if newer > 0 else []
-    return sum(_appended(commit) for commit in commits)
+    return sum(rows_of(commit) for commit in commits)
 
 
 def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
@@ -50,7 +50,18 @@ def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
     commits = _commits_from(table, first)
     if commits is None:
         return None
-    return sum(_appended(commit) for commit in commits if commit["version"] <= last)
+    return sum(rows_of(commit) for commit in commits if commit["version"] <= last)
+
+
+def commit_noting(table: DeltaTable, note: Note, after: int) -> dict[str, Any] | None:
+    """The commit behind a version that has this note; None where there is none."""
+    return next((one for one in commits_after(table, after) if note_of(one) == note), None)
+
+
+def commits_after(table: DeltaTable, version: int) -> list[dict[str, Any]]:
+    """Those behind a version that the log still has, newest first."""
+    newer = table.version() - version
+    return table.history(newer) if newer > 0 else []
 
 
 def reaches_back(table: DeltaTable, first: int) -> bool:
@@ -62,7 +73,7 @@ def last_append(table: DeltaTable, up_to: int) -> int | None:
     """The newest version at or below one that appended rows; None where the log knows of none."""
     for limit in (_RECENT, None):
         for commit in surviving_commits(table.history(limit)):
-            if commit["version"] <= up_to and _appended(commit):
+            if commit["version"] <= up_to and rows_of(commit):
                 return int(commit["version"])
     return None
 
@@ -138,13 +149,13 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
             batch=note.batch,
             rows=note.rows,
             parts=len(note.verdicts),
-            appended=_appended(commit),
+            appended=rows_of(commit),
             scheduled_ms=note.scheduled_ms or 0,
             run=note.run,
         )
 
 
-def _appended(commit: dict[str, Any]) -> int:
+def rows_of(commit: dict[str, Any]) -> int:
     """How many rows a commit appended, as our own commits say it, or Spark's writer, or
     delta-rs."""
     metrics = commit.get("operationMetrics", {})

@@ -47,7 +47,8 @@ def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlac
         )
     )
     copies = map(warehouse.lookup, pipeline.lookup)
-    return (warehouse.bronze, warehouse.rejects, warehouse.retracted, *copies, *of_tables)
+    moved = (warehouse.retracted, warehouse.replayed)
+    return (warehouse.bronze, warehouse.rejects, *moved, *copies, *of_tables)
 
 
 @commit_point(

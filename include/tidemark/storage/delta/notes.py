@@ -27,6 +27,10 @@ _ENTRY = "userMetadata"
 # Columns that `retracted` has beside bronze's: the act, when it was planned, who did it, and why.
 RETRACTION, RETRACTED_AT, RETRACTED_BY = "_retraction", "_retracted_at", "_retracted_by"
 RETRACTED_BECAUSE = "_reason"
+# Columns that `replayed` has beside those of rejects; `_mended` is the text that was accepted in
+# the place of `raw`, null where that itself was.
+REPLAY, REPLAYED_AT, REPLAYED_BY = "_replay", "_replayed_at", "_replayed_by"
+REPLAYED_BECAUSE, MENDED = "_reason", "_mended"
 # Of what cannot be read an error shows so much.
 _SHOWN = 300
 
@@ -163,6 +167,21 @@ class RetractedNote(Facts):
         return self.undoes or self.id
 
 
+class ReplayedNote(Facts):
+    """Rejects that a replay of this id moved to `replayed`, as so many rows of bronze. Said by the
+    commits of all three tables."""
+
+    kind: Literal["replayed"] = "replayed"
+    version: Literal[1] = 1
+    id: str
+    rows: int
+
+    @property
+    def transaction(self) -> str:
+        """The app transaction of both appends."""
+        return f"replay/{self.id}"
+
+
 Note = (
     IngestNote
     | EmittedNote
@@ -174,6 +193,7 @@ Note = (
     | LookupNote
     | RewoundNote
     | RetractedNote
+    | ReplayedNote
 )
 
 _NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])

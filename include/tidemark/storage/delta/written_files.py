@@ -185,7 +185,7 @@ def rewrite_files(
             one["size_bytes"],
             {
                 name: None if value is None else str(value)
-                for name, value in (one["partition"] or {}).items()
+                for name, value in (one.get("partition") or {}).items()
             },
         )
         for one in there

@@ -92,18 +92,7 @@ def judge_further(
 
     try:
         rows = _rows(spark, batch, lines)
-        unique = batch.source.unique
-        rows = derived(with_position(rows) if unique else rows, batch.source)
-        rows = ruled(rows, batch.source).persist()
-        kept.append(rows)
-        judged, source = _with_failures(rows, batch), batch.source
-        # Once bronze has the batch, its rows and those before tell another jump, or none.
-        jump = batch.jump_after_us if repeated else jump_after_us(judged, source, batch.bronze)
-        judged = reject_jumps(judged, source, jump)
-        if unique is None:
-            judged = without_duplicates(judged, batch.order)
-        else:
-            judged = _without_repeats(spark, batch, judged, reading, unique, repeated)
+        judged, jump = judged_rows(spark, batch, rows, reading, repeated, kept)
         if isinstance(lines, FewLines):
             accepted, rejected, counted = collected_rows(judged, batch)
             reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
@@ -118,6 +107,30 @@ def judge_further(
         if exhausted:
             raise exhausted from error
         raise
+
+
+def judged_rows(
+    spark: SparkSession,
+    batch: Batch,
+    rows: DataFrame,
+    reading: Reading,
+    repeated: bool,
+    kept: list[DataFrame],
+) -> tuple[DataFrame, int | None]:
+    """Rows of `source_schema`, and what else they have, with all that is derived and the verdicts
+    on them: `_reason`, `_detail` (null: accepted), `_repeats`; and after which event time a row is
+    a jump. What is persisted for them is added to `kept`."""
+    unique, source = batch.source.unique, batch.source
+    rows = derived(with_position(rows) if unique else rows, source)
+    rows = ruled(rows, source).persist()
+    kept.append(rows)
+    judged = _with_failures(rows, batch)
+    # Once bronze has the batch, its rows and those before tell another jump, or none.
+    jump = batch.jump_after_us if repeated else jump_after_us(judged, source, batch.bronze)
+    judged = reject_jumps(judged, source, jump)
+    if unique is None:
+        return without_duplicates(judged, batch.order), jump
+    return _without_repeats(spark, batch, judged, reading, unique, repeated), jump
 
 
 def _exhausted(rows: DataFrame, batch: Batch) -> StackExhausted:

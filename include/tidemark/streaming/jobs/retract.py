@@ -284,6 +284,7 @@ def _plan(
         dates=hits.dates,
         files=hits.files,
         staying=hits.staying,
+        twins=hits.twins,
         tables=tables,
     )
     if asked.undo is None:

@@ -35,6 +35,7 @@ from tidemark.recompute.retract.record import moved_at
 from tidemark.runs.requests import RetractRequest
 from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
+from tidemark.sources.raw_texts import ending_of, raw_text
 from tidemark.sources.source import ordering
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.create import TableSpec, ensure_table
@@ -59,7 +60,7 @@ from tidemark.streaming.schemas import origin_parts
 
 _FILE = "_file"
 _TEXTS = (RETRACTED_BY, RETRACTED_BECAUSE, RETRACTION)
-_NAME = "_metadata.file_name"
+FILE_NAME = "_metadata.file_name"
 _MOST_SHOWN = 5
 # So many rows, but no more, are held in the driver, so that only what they are in is computed.
 _MOST_HELD = 100_000
@@ -81,14 +82,15 @@ class AskedRows:
 @dataclass(frozen=True)
 class Hits:
     """The rows that a condition finds: how many, the first event time (UTC), the dates, the names
-    of the files that hold them, how many other rows these have, and, where they are not many, the
-    rows."""
+    of the files that hold them, how many other rows these have, how many rows were rejected as
+    duplicates of them, and, where they are not many, the rows."""
 
     rows: int
     first: datetime
     dates: tuple[date, ...]
     files: tuple[str, ...] = ()
     staying: int = 0
+    twins: int = 0
     held: pa.Table | None = None
 
 
@@ -160,17 +162,18 @@ def _literal(text: str) -> str:
 
 def bronze_at(spark: SparkSession, run: Run, version: int) -> DataFrame:
     """Bronze's rows as they were at a version."""
-    return _table_at(spark, run.warehouse.bronze, version)
+    return table_at(spark, run.warehouse.bronze, version)
 
 
-def _table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
+def table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
+    """A table's rows as they were at a version."""
     reader = spark.read.format("delta").option("versionAsOf", version)
     return reader.load(spark_uri(place.uri))
 
 
 def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hits:
     """RetractionRefused where no row fulfils the condition, or rows were rejected as duplicates of
-    such a one: their twin would have to come forward."""
+    such a one that cannot be judged again: they would have to come forward."""
     rows = bronze_at(spark, run, version)
     hits = _counted(counting(rows, asked.condition), run)
     if hits is None:
@@ -179,9 +182,10 @@ def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hi
         )
     rows = _of_dates(rows, hits.dates)
     found = counting(rows, asked.condition)
-    _check_no_twins(spark, run, found)
+    twins = _twins(spark, run, found)
     held = found.toArrow() if hits.rows <= _MOST_HELD else None
-    return replace(hits, staying=_in(rows, hits.files).count() - hits.rows, held=held)
+    staying = in_files(rows, hits.files).count() - hits.rows
+    return replace(hits, staying=staying, twins=twins, held=held)
 
 
 def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
@@ -202,12 +206,12 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
 
 
 def _of_act(spark: SparkSession, place: TablePlace, version: int, act: str) -> DataFrame:
-    return _table_at(spark, place, version).where(F.col(RETRACTION) == act)
+    return table_at(spark, place, version).where(F.col(RETRACTION) == act)
 
 
 def _counted(rows: DataFrame, run: Run) -> Hits | None:
     time = F.unix_micros(F.col(f"`{run.pipeline.source.event_time.column}`"))
-    by = rows.groupBy("_event_date", F.col(_NAME).alias("_name"))
+    by = rows.groupBy("_event_date", F.col(FILE_NAME).alias("_name"))
     found = by.agg(F.count("*").alias("n"), F.min(time).alias("first")).collect()
     if not found:
         return None
@@ -227,31 +231,38 @@ def _of_dates(rows: DataFrame, dates: Sequence[date]) -> DataFrame:
     return rows.where(F.col("_event_date").isin(*dates))
 
 
-def _check_no_twins(spark: SparkSession, run: Run, found: DataFrame) -> None:
-    """Rejected rows name the accepted row that they repeat by where it comes from and its time."""
+def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
+    """How many rows were rejected as duplicates of these: they name the accepted row that they
+    repeat by where it comes from and its time."""
     if run.pipeline.source.unique is None:
-        return
+        return 0
     place = run.warehouse.rejects
-    rejects = _table_at(spark, place, place.existing().version())
-    rejected = rejects.where(F.col("reason") == DUPLICATE).select("repeats")
+    rejects = table_at(spark, place, place.existing().version())
+    rejected = rejects.where(F.col("reason") == DUPLICATE)
     time = F.col(f"h.`{run.pipeline.source.event_time.column}`")
     same = [time.eqNullSafe(F.col("r.repeats.event_time"))]
     for name, column in origin_parts(ordering(row_origin(run.pipeline))).items():
         same.append(F.col(f"h.`{column}`").eqNullSafe(F.col(f"r.repeats.{name}")))
-    unnamed = rejected.where("repeats IS NULL").count()
-    twins = found.alias("h").join(rejected.alias("r"), same, "left_semi").count()
-    if unnamed or twins:
+    repeating = rejected.alias("r").join(found.alias("h"), same, "left_semi")
+    unnamed, twins = rejected.where("repeats IS NULL").count(), repeating.count()
+    file = F.col(_FILE) if _FILE in rejects.columns else F.lit(None).cast("string")
+    files = {ending_of(one): one for (one,) in repeating.select(file).distinct().toLocalIterator()}
+    forms = (raw_text(run.pipeline.source, one).why_not_whole for one in files.values())
+    why = next((one for one in forms if one), None)
+    if unnamed or why:
         which = (
-            f"{twins:,} of these rows are those that rejected ones repeat"
-            if twins
-            else f"{unnamed:,} rows were rejected as duplicates by a version that did not say of "
-            "which row"
+            f"{unnamed:,} rows were rejected as duplicates by a version that did not say of which "
+            "row"
+            if unnamed
+            else f"{twins:,} rows were rejected as duplicates of these, and what rejects keep of "
+            f"them cannot be judged again: {why}"
         )
         raise RetractionRefused(
-            f"{which} ({place.uri}): without them the rejected ones would be the first of their "
-            f"`unique` key, and nobody reads these again. {_UNTOUCHED} Leave such rows out "
-            "(--where), or go back to before they were read: `tidemark rewind`."
+            f"{which} ({place.uri}). Without these rows they would be the first of their `unique` "
+            f"key, and nobody reads them again. {_UNTOUCHED} Leave such rows out (--where), or go "
+            "back to before they were read: `tidemark rewind`."
         )
+    return twins
 
 
 def _check_not_accepted_since(
@@ -270,11 +281,11 @@ def _check_not_accepted_since(
         )
 
 
-def _in(rows: DataFrame, files: tuple[str, ...]) -> DataFrame:
+def in_files(rows: DataFrame, files: tuple[str, ...]) -> DataFrame:
     """The rows of these files; by their names, so that more of them are no harm."""
     named = pa.table({"_name": pa.array(files, pa.string())})
     names = frame_of(rows.sparkSession, named)
-    return rows.join(F.broadcast(names), F.col(_NAME) == F.col("_name"), "left_semi")
+    return rows.join(F.broadcast(names), F.col(FILE_NAME) == F.col("_name"), "left_semi")
 
 
 def move(spark: SparkSession, run: Run, change: Retraction) -> None:
@@ -312,7 +323,7 @@ def _fit_columns(spark: SparkSession, run: Run) -> None:
     wanted = T.StructType([*schema.fields, T.StructField(RETRACTED_AT, T.TimestampType()), *texts])
     table = place.open()
     if table is not None:
-        rows = _table_at(spark, place, table.version())
+        rows = table_at(spark, place, table.version())
         narrow = _narrow(rows.schema, wanted)
         if narrow:
             _widen(rows.withColumns(narrow), place, tuple(narrow))
@@ -383,7 +394,7 @@ def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
     place = run.warehouse.bronze
     table = place.existing()
     rows = _of_dates(bronze_at(spark, run, change.bronze), change.dates)
-    rows = _in(rows, change.files)
+    rows = in_files(rows, change.files)
     written = write_rows(not_counting(rows, change.condition), place, change.id)
     if written.number != change.staying:
         raise RetractionUnproven(

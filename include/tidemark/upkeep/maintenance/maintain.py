@@ -156,6 +156,7 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
     yield MaintainedTable("rejects", tables.rejects, reading[tables.rejects.uri])
     yield MaintainedTable("retracted", tables.retracted)
+    yield MaintainedTable("replayed", tables.replayed)
     for name, table in pipeline.tables.items():
         changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])
