@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from tidemark.streaming.arrow_rows import frame_of
 
-# What `rows_lying_in` calls the bounds of the stretch that a row lies in, joined `inner`.
-STRETCH_START, STRETCH_END = "_stretch_start", "_stretch_end"
+# What `rows_lying_in` calls the bounds of the stretch that a row lies in.
+_START, _END = "_stretch_start", "_stretch_end"
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
 # conditions costs more than the rows that it spares.
 _MOST_STRETCHES = 50
@@ -52,15 +52,14 @@ def rows_lying_in(
     rows: DataFrame, listed: pa.Table, keys: Sequence[str], how: str = "left_semi"
 ) -> DataFrame:
     """The rows whose keys and event time lie in one of these (`window_start` to `window_end`, both
-    included), or in none of them (`left_anti`), or each with its bounds (`inner`). Null keys are
-    keys."""
+    included), or in none of them (`left_anti`). Null keys are keys."""
     names = [f"_stretch_key_{place}" for place in range(len(keys))]
     given = [listed.column(name) for name in ("window_start", "window_end", *keys)]
-    told = pa.table(given, names=[STRETCH_START, STRETCH_END, *names])
+    told = pa.table(given, names=[_START, _END, *names])
     same = [
         F.col(f"`{key}`").eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)
     ]
-    within = F.col("_event_time").between(F.col(STRETCH_START), F.col(STRETCH_END))
+    within = F.col("_event_time").between(F.col(_START), F.col(_END))
     return rows.join(F.broadcast(frame_of(rows.sparkSession, told)), [within, *same], how)
 
 
