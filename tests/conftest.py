@@ -138,6 +138,7 @@ WITNESSES: dict[str, str | None] = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_text = "only this part of the long tests, or of those beside what `make test` runs"
     parser.addoption("--part", choices=(*PARTS, SECOND), help=help_text)
+    parser.addoption("--share", default="1/1", help="of its files only these, as 2/3: a third")
 
 
 def part_of(nodeid: str) -> str:
@@ -183,7 +184,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     that no test process waits long for the other in the end.
     """
     if part := config.getoption("part"):
-        items[:] = [one for one in items if _part_of(one) == part]
+        items[:] = _share([one for one in items if _part_of(one) == part], config)
     groups: dict[str, str] = {}
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
@@ -217,6 +218,15 @@ def _kind(item: pytest.Item) -> str:
     """The kind of operator that a test is of; tests of one share what was run."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return str(getattr(kind := params.get("kind", params.get("ran", "")), "name", kind))
+
+
+def _share(items: list[pytest.Item], config: pytest.Config) -> list[pytest.Item]:
+    """The tests of each n-th file, as `--share` says."""
+    number, of = map(int, config.getoption("share").split("/"))
+    if not 1 <= number <= of:
+        raise pytest.UsageError(f"--share {number}/{of} is none: 1/{of} to {of}/{of}")
+    files = sorted({one.path for one in items})
+    return [one for one in items if files.index(one.path) % of == number - 1]
 
 
 def _part_of(item: pytest.Item) -> str | None:
