@@ -202,11 +202,13 @@ def test_a_run_whose_publish_step_was_killed_is_interrupted_and_keeps_what_it_co
     assert row["outcome"] == "interrupted"
     ((of_held,), (of_row,)) = held.pop("tables"), row.pop("tables")
     assert of_row["gold_version"] == 1
-    assert {**of_row, "gold_version": None} == {**of_held, "gold_version": None}
+    told = {"gold_version": None, "windows_published": None}
+    assert {**of_row, **told} == {**of_held, **told}
     told = {"outcome", "trigger", "written_at"}
     assert [name for name in held if held[name] != row[name] and name not in told] == []
     (shown,) = recent_runs(DeltaTable(place.places.runs), place.name, 1)
     assert (shown.counted, shown.read) == (True, held["rows_read"])
+    assert shown.windows_published == 1
     # A repeated publish tells all of it.
     record_run(place.warehouse.runs, GOOD)
     assert rows(place.places.runs, "outcome") == [("succeeded",)]

@@ -14,7 +14,6 @@ from rich.console import Console
 from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
 from tidemark.pipeline.durations import span_text
 from tidemark.pipeline.names import is_column_name
-from tidemark.runs.recorded_runs import INTERRUPTED
 from tidemark.runs.status.drift import NewField, SourceDrift
 from tidemark.runs.status.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
@@ -171,8 +170,7 @@ def _of_run(run: RecentRun) -> dict[str, str]:
         "seconds": _NONE if took is None else f"{took:,.0f}",
         "read": _sum(run.counted, [run.read]),
         "rejected": _share(run.rejected, run.accepted + run.rejected) if run.counted else _NONE,
-        # How many it published was to be known by the row that it did not come to write.
-        "published": _sum(run.outcome != INTERRUPTED, [run.windows_published]),
+        "published": _sum(run.windows_published is not None, [run.windows_published or 0]),
         "late": _sum(run.counted, [run.late_rows]),
         "corrected": _sum(run.counted, [run.corrected_windows]),
     }

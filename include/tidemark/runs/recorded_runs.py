@@ -119,7 +119,8 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
         return
     last = max((note for _, note in published.values()), key=lambda note: note.started_at)
     tables = [
-        {"table": name, "gold_version": version}
+        # Of 0 nobody can tell whether the act that committed it counts windows.
+        {"table": name, "gold_version": version, "windows_published": note.windows or None}
         for name, (version, note) in published.items()
         if note.run == last.run
     ]

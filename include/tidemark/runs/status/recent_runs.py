@@ -24,11 +24,11 @@ class TableOfRun:
     """What a run said of a table. Times are in UTC; None: none yet.
 
     `late_rows` are those since the publish before: of a run that published nothing, the next one
-    counts them again.
+    counts them again. `windows_published` is None of a publish that nobody counted.
     """
 
     watermark: datetime | None
-    windows_published: int
+    windows_published: int | None
     late_rows: int
     corrected_windows: int
     is_published: bool = True
@@ -69,8 +69,11 @@ class RecentRun:
         return bool(known.retry_can_help)
 
     @property
-    def windows_published(self) -> int:
-        return sum(table.windows_published for table in self.tables.values())
+    def windows_published(self) -> int | None:
+        """Of all tables; None where nobody knows that of one."""
+        counts = [table.windows_published for table in self.tables.values()]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     @property
     def late_rows(self) -> int:
@@ -171,13 +174,14 @@ def run_of(row: Mapping[str, Any]) -> RecentRun:
 
 def _tables(recorded: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, TableOfRun]]:
     for table in recorded:
+        is_published = table["gold_version"] is not None
         yield (
             table["table"],
             TableOfRun(
                 table["watermark_after"],
-                table["windows_published"] or 0,
+                table["windows_published"] if is_published else 0,
                 table["late_rows"] or 0,
                 table["corrected_windows"] or 0,
-                table["gold_version"] is not None,
+                is_published,
             ),
         )
