@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+import time
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,10 +16,12 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from tests.kit.running import Place
 from tests.page.world import EVIL, LONG, NOW, STORY, Shown, app_for, make_world
 from tests.test_pages import why_not
+from tidemark.cli.main import app as command
 from tidemark.cli.status_report import print_status_overview
 from tidemark.errors import StorageUnavailable
 from tidemark.page import app as page_module
@@ -26,6 +29,7 @@ from tidemark.page import corrections
 from tidemark.page.app import Access, page_app
 from tidemark.runs.status.recorded_status import all_statuses
 
+TEN = "2026-07-01T10:00:00Z"
 PAGES = ("/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects", f"/p/{LONG}", "/p/damaged",
          "/p/broken", "/p/new", "/p/new/t/per_10m", "/p/new/rejects", "/dag/clicks__backfill",
          "/dag/another")  # fmt: skip
@@ -182,11 +186,17 @@ def test_a_store_that_is_away_is_told_until_it_is_back(place: Place) -> None:
         away = {"root": "s3://bucket/root", "pipelines": str(here.pipelines_folder)}
         now = [here.model_copy(update=away | {"storage_options": options})]
         client = TestClient(page_app(lambda: now[0], lambda: _Nobody(True), lambda: NOW))
+        began = time.monotonic()
         for path in ("/p/clicks", "/p/clicks/rejects"):
             answer = client.get(path)
             assert answer.status_code == 500, path
             assert "StorageUnavailable: The table s3://bucket/root/clicks" in answer.text, path
             assert "Load it again" in answer.text, path
+        # In the time of one, however many there are.
+        middle = time.monotonic()
+        overview = Read(client.get("/").text).text
+        assert overview.count("StorageUnavailable: s3://bucket/root") == 5
+        assert time.monotonic() - middle < middle - began
         now[0] = here
         for path in ("/", "/p/clicks", "/p/clicks/rejects"):
             assert client.get(path).status_code == 200, path
@@ -239,7 +249,7 @@ def story(client: TestClient, **asked: str) -> Any:
 
 
 def test_the_story_of_a_row_is_told_by_its_window_and_key(client: TestClient) -> None:
-    told = story(client, window="2026-07-01T10:00:00Z", key=json.dumps([EVIL]))
+    told = story(client, window=TEN, key=json.dumps([EVIL]))
     read = Read(told.text)
     assert told.status_code == 200, told.text
     assert "Gold shows total 8, rows 3 : corrected, revision 1, by next." in read.text
@@ -251,12 +261,13 @@ def test_the_story_of_a_row_is_told_by_its_window_and_key(client: TestClient) ->
 @pytest.mark.parametrize(
     ("window", "key", "status"),
     [
-        ("2026-07-01T10:00:00Z", "[]", 400),
-        ("2026-07-01T10:00:00Z", '{"key": "a"}', 400),
-        ("2026-07-01T10:00:00Z", '[["a"]]', 400),
-        ("2026-07-01T10:00:00Z", "[", 400),
+        (TEN, "[]", 400),
+        (TEN, '{"key": "a"}', 400),
+        (TEN, '[["a"]]', 400),
+        (TEN, "[", 400),
         ("yesterday", '["a"]', 400),
         ("", '["a"]', 400),
+        ("9999-12-31T23:59:59.999999Z", '["a"]', 400),
     ],
 )
 def test_what_names_no_row_is_refused_in_a_sentence(
@@ -265,6 +276,19 @@ def test_what_names_no_row_is_refused_in_a_sentence(
     told = story(client, window=window, key=key)
     assert told.status_code == status
     assert "No row can be told by that" in told.text
+
+
+def test_a_table_that_cannot_be_read_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    """Also where that is a ValueError, as errors of Arrow are."""
+    place = make_world(tmp_path)
+    for file in Path(place.warehouse.ledger.uri).glob("*.parquet"):
+        file.write_bytes(b"no longer what it was")
+    told = story(TestClient(app_for(place)), window=TEN, key=json.dumps([EVIL]))
+    assert told.status_code == 500
+    assert "ArrowInvalid: " in told.text
+    asked = ["explain", "clicks", "per_10m", "--window", TEN, "--key", f"key={EVIL}"]
+    typed = CliRunner().invoke(command, asked, env=place.variables)
+    assert (typed.exit_code, typed.output.partition(":")[0]) == (1, "DataDamaged")
 
 
 def test_where_not_all_corrected_windows_are_shown_it_is_said(

@@ -81,6 +81,7 @@ def test_each_kind_of_request_is_given_up_at_the_limit(silent: dict[str, str]) -
         ("migrate", "clicks"),
         ("doctor", "--without-spark"),
         ("status", "clicks"),
+        ("status",),
         ("accept", "clicks", "--reason", "for a test"),
     ],
     ids=" ".join,
@@ -88,8 +89,8 @@ def test_each_kind_of_request_is_given_up_at_the_limit(silent: dict[str, str]) -
 def test_a_command_ends_with_75_and_says_so(
     tmp_path: Path, silent: dict[str, str], command: tuple[str, ...]
 ) -> None:
-    place = Place(tmp_path)
-    place.write_file()
+    for name in ("clicks", "more", "others"):
+        Place(tmp_path, name=name).write_file()
     options = "".join(f'  {name}: "{value}"\n' for name, value in silent.items())
     settings = tmp_path / "settings.yaml"
     settings.write_text(

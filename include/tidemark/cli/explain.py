@@ -61,7 +61,7 @@ def explain(
     from tidemark.cli.console import print_documents
     from tidemark.cli.explain_report import print_story
     from tidemark.recompute.audit_result import AuditResult
-    from tidemark.story.asked import key_of
+    from tidemark.story.asked import NoRowNamed, key_of
     from tidemark.story.explain import story_of
     from tidemark.story.story import story_document
 
@@ -71,7 +71,7 @@ def explain(
     check_has_run(found, loaded, "explain")
     try:
         story = story_of(found, loaded, table, window, key_of(key or ()))
-    except ValueError as error:
+    except NoRowNamed as error:
         raise typer.BadParameter(str(error)) from error
     if check:
         run_id = manual_run_id(datetime.now(UTC), AuditRequest.kind)

@@ -40,7 +40,7 @@ from tidemark.runs.status.recent_runs import counted_once, run_of, totals_of
 from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.duckdb_in_utc import bound_threads
-from tidemark.story.asked import row_options
+from tidemark.story.asked import NoRowNamed, row_options
 from tidemark.story.explain import story_of
 from tidemark.version import told_version
 
@@ -201,7 +201,8 @@ class _Page:
             now, (at, statuses) = self._now(), self._overview
             if at is None or not timedelta() <= now - at < _FRESH:
                 statuses = all_statuses(self._settings(), now)
-                self._overview = now, statuses
+                # Those who waited for it, however long it took, get it too.
+                self._overview = self._now(), statuses
         return [one for one in statuses if let.sees(one.name, _dag(one))]
 
     def _seen(self, let: Access, asked: Asked) -> PageReading:
@@ -262,12 +263,13 @@ class _Page:
         reading, pipeline, table = self._table(let, asked)
         columns = key_columns(operator_of(pipeline, table))
         try:
-            values = _KEY.validate_json(asked.get("key", ""))
-            if len(values) != len(columns):
-                raise ValueError(f"the keys of {table} are {', '.join(columns) or 'none'}")
-            key = dict(zip(columns, values, strict=True))
-            found = story_of(pipeline, reading.settings, table, asked.get("window", ""), key)
+            key = dict(zip(columns, _KEY.validate_json(asked.get("key", "")), strict=True))
         except ValueError as error:
+            told = f"`key` lists {', '.join(columns) or 'nothing'} in JSON, as text or null."
+            raise HTTPException(400, f"No row can be told by that: {told}") from error
+        try:
+            found = story_of(pipeline, reading.settings, table, asked.get("window", ""), key)
+        except NoRowNamed as error:
             raise HTTPException(400, f"No row can be told by that: {error}") from error
         except (GoldNotFound, RowUnclear) as error:
             raise HTTPException(404, str(error)) from error

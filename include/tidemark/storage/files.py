@@ -39,6 +39,8 @@ _FEW = 4
 _CHUNK = 8 * 1024 * 1024
 # obstore appends a dump of its own structures after a blank line.
 _DUMP = "\n\n"
+# As obstore's client says it of a host without an address, or one that takes no connection.
+_UNREACHED = "error sending request"
 # As the system says it of a link (ELOOP), and obstore's walk of a folder.
 _LOOP = re.compile("Too many levels of symbolic links|File system loop found")
 
@@ -295,6 +297,19 @@ def _naming(uri: str, done: str) -> Iterator[None]:
                 "changed. Remove the link, or bring back from a backup what stood there."
             ) from error
         raise StorageUnavailable(f"{uri} could not be {done}: {reason}") from error
+
+
+def why_not_reached(root: str, options: Options) -> StorageUnavailable | None:
+    """What is said of a store that cannot be reached, or is silent; None of one that answers,
+    whatever it says, and of a local root."""
+    try:
+        if not is_local(root):
+            _stat(f"{root}/_", options)
+    except StorageUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, Exception) and (unanswered(cause) or _UNREACHED in str(cause)):
+            return error
+    return None
 
 
 def unanswered(error: Exception) -> str | None:

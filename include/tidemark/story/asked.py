@@ -34,6 +34,10 @@ MOST_CHOICES = 10
 _TICK = timedelta(microseconds=1)
 
 
+class NoRowNamed(ValueError):
+    """What was asked with is no time of a window or no key of the table; the message says why."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """The row: a table with its identity in one row, in gold's types; its end, where a time's
@@ -91,16 +95,16 @@ def literal(instant: datetime) -> str:
 
 def key_of(texts: Sequence[str]) -> dict[str, str | None]:
     """Keys as the command takes them: `COL=VALUE`, and `COL:null` for null. `COL=` is the empty
-    text. ValueError where one is neither, or a column comes twice."""
+    text. NoRowNamed where one is neither, or a column comes twice."""
     found: dict[str, str | None] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             if not text.endswith(NULL):
-                raise ValueError(f"{text!r} is no key: write COL=VALUE, or COL{NULL} for null")
+                raise NoRowNamed(f"{text!r} is no key: write COL=VALUE, or COL{NULL} for null")
             name = text.removesuffix(NULL)
         if name in found:
-            raise ValueError(f"the key {name} is given twice")
+            raise NoRowNamed(f"the key {name} is given twice")
         found[name] = value if equals else None
     return found
 
@@ -119,18 +123,22 @@ def row_asked(
     window: datetime | date | str,
     key: Mapping[str, Any],
 ) -> Asked:
-    """The row that is meant. ValueError for a time or a key that is none; RowUnclear where several
+    """The row that is meant. NoRowNamed for a time or a key that is none; RowUnclear where several
     rows may be meant, or none is known where a window has no bounds of its own."""
     schema = schema_of(gold)
-    given = _typed(operator, schema, key)
-    instant = _instant(operator, window)
+    # Before anything is read: what reading raises is no fault of what was asked.
+    try:
+        given = _typed(operator, schema, key)
+        instant = _instant(operator, window)
+        meant = None if isinstance(operator, Gapped) else _window(operator, instant)
+    except (ValueError, OverflowError) as error:
+        raise NoRowNamed(str(error)) from error
     lacking = [name for name in operator.identity[1:] if name not in given]
     end: datetime | None = None
-    if isinstance(operator, Gapped):
+    if meant is None:
         at = literal(instant)
         sought = [f"window_start = {at}", f"window_start <= {at} AND window_end >= {at}"]
     else:
-        meant = _window(operator, instant)
         end = meant.last_end
         if not lacking:
             return Asked(_row(schema, {"window_start": meant.first_start, **given}), end)

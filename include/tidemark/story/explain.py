@@ -64,7 +64,7 @@ def explain(
     one, or a date (midnight in UTC; of local days, weeks … the day there). `key` has a value for
     each key of the table, text or of its type, None for null. `settings`: as loaded, or their file;
     default: as the command `tidemark` finds them. Raises GoldNotFound, RowUnclear where several
-    rows may be meant, and ValueError for a time or a key that is none.
+    rows may be meant, and NoRowNamed, a ValueError, for a time or a key that is none.
     """
     loaded = settings
     if not isinstance(loaded, Settings):

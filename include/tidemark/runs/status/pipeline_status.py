@@ -109,9 +109,14 @@ def pipeline_status(
             return replace(found, drift=drift)
         return found
     except Exception as error:  # noqa: BLE001  whatever it is, the other pipelines are still told
-        message = f"{type(error).__name__}: {error}"
-        step = f"Mend what keeps its status from being read: {message.splitlines()[0]}"
-        return PipelineStatus(pipeline.name, PipelineState.UNKNOWN, step, problem=message)
+        return unknown_status(pipeline.name, error)
+
+
+def unknown_status(name: str, error: Exception) -> PipelineStatus:
+    """The status of a pipeline that an error keeps from being read."""
+    message = f"{type(error).__name__}: {error}"
+    step = f"Mend what keeps its status from being read: {message.splitlines()[0]}"
+    return PipelineStatus(name, PipelineState.UNKNOWN, step, problem=message)
 
 
 def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:

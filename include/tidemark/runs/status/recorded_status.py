@@ -28,12 +28,24 @@ from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.runs.status.judge import Standing, judge_pipeline
-from tidemark.runs.status.pipeline_status import PipelineStatus, file_status, pipeline_status
+from tidemark.runs.status.pipeline_status import (
+    PipelineStatus,
+    file_status,
+    pipeline_status,
+    unknown_status,
+)
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import at_once, is_there, read_bytes, remove_files, write_bytes
+from tidemark.storage.files import (
+    at_once,
+    is_there,
+    read_bytes,
+    remove_files,
+    why_not_reached,
+    write_bytes,
+)
 from tidemark.storage.generation import generation_of
 from tidemark.storage.lease.lease import read_lease
 from tidemark.storage.result_file import Facts
@@ -92,9 +104,12 @@ def all_statuses(
     """The status of each pipeline file in the settings' folder, by name. `now` is in UTC.
 
     Those that the last act on them left are told by that, as long as their logs and files are where
-    they were then. `full`: everything is looked at, also what their sources have.
+    they were then. `full`: everything is looked at, also what their sources have. Where the root's
+    store is not reached, that is told of each of them, once it has been waited for once.
     """
     files = pipeline_files(settings.pipelines_folder)
+    if (away := why_not_reached(settings.root, settings.storage_options)) is not None:
+        return tuple(unknown_status(file.stem, away) for file in files)
     told = partial(recorded_status, settings=settings, now=now)
     if full:
         left: dict[Path, PipelineStatus | None] = {}
