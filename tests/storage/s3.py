@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
+from urllib.parse import parse_qs
 
 from tidemark.storage.files import write_bytes
 
@@ -18,13 +22,18 @@ MOTO = Path(__file__).with_name("atomic_moto.py")
 
 
 @contextmanager
-def s3_server(knows_conditions: bool = True) -> Iterator[dict[str, str]]:
-    """The storage options of a store with an empty bucket `lake`."""
+def s3_server(
+    knows_conditions: bool = True, requests: Path | None = None
+) -> Iterator[dict[str, str]]:
+    """The storage options of a store with an empty bucket `lake`; it writes each request down in
+    a file `requests`, for `Requests`."""
+    arguments = [] if knows_conditions else ["without-conditions"]
+    arguments += [f"requests={requests}"] if requests else []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, MOTO, str(port), *([] if knows_conditions else ["without-conditions"])],
+        [sys.executable, MOTO, str(port), *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -41,6 +50,32 @@ def s3_server(knows_conditions: bool = True) -> Iterator[dict[str, str]]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Those that a store has written down from some moment on."""
+
+    file: Path
+    begin: int = 0
+
+    def from_now(self) -> Requests:
+        return Requests(self.file, self.file.stat().st_size)
+
+    def count(self) -> Counter[str]:
+        """How many of each: `GET clicks/bronze/_delta_log/`, without the file's own name."""
+        with self.file.open() as lines:
+            lines.seek(self.begin)
+            return Counter(map(_kind, lines))
+
+
+def _kind(line: str) -> str:
+    method, path, query = json.loads(line)
+    _, _, name = path.removeprefix("/").partition("/")
+    asked = parse_qs(query)
+    if "list-type" in asked:
+        method, name = "LIST", f"{asked.get('prefix', [''])[0].rstrip('/')}/"
+    return f"{method} {name.rpartition('/')[0]}/"
 
 
 def make_bucket(url: str) -> None:

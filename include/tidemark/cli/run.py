@@ -81,6 +81,7 @@ def run(
     from tidemark.runs.publish_held import publish_and_record
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
+    from tidemark.storage.delta.place import shared_handles
 
     check_master(loaded, master, "--master")
     # A job would leave its result in the folder below a missing mount.
@@ -91,24 +92,25 @@ def run(
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
     by = this_user()
     asked = Run(found, loaded, run_id, epoch_ms(scheduled_time or started), by=by)
-    outcome = run_without_spark(asked, started, uri)
-    if isinstance(outcome, SparkNeeded):
-        print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
-        request = StreamRequest(
-            pipeline=pipeline,
-            settings=settings,
-            run_id=run_id,
-            result=uri,
-            hold=True,
-            scheduled_time=scheduled_time,
-            by=by,
-        )
-        variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
-        outcome = run_job(RunResult, request, loaded, master, variables)
-    if outcome.error is None and not hold:
-        outcome = validated(found, outcome, uri, loaded)
-    if outcome.error is None and not hold:
-        outcome = publish_and_record(found, outcome, uri, loaded)
+    with shared_handles():
+        outcome = run_without_spark(asked, started, uri)
+        if isinstance(outcome, SparkNeeded):
+            print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
+            request = StreamRequest(
+                pipeline=pipeline,
+                settings=settings,
+                run_id=run_id,
+                result=uri,
+                hold=True,
+                scheduled_time=scheduled_time,
+                by=by,
+            )
+            variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
+            outcome = run_job(RunResult, request, loaded, master, variables)
+        if outcome.error is None and not hold:
+            outcome = validated(found, outcome, uri, loaded)
+        if outcome.error is None and not hold:
+            outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 from deltalake import DeltaTable
 
 from tidemark.gold.pins import Published
 from tidemark.operators.repaired import BACKFILL, MIGRATION
 from tidemark.storage.delta.notes import PublishedNote, note_of
+from tidemark.storage.delta.opened import newest_first
 
 # Fences and what maintenance commits may come behind a publish.
 _RECENT = 20
@@ -40,17 +42,16 @@ def published_before(
     commits of one run are told together. Costs the reading of one commit, where gold's newest is
     a publish of another run of the stream.
     """
-    for limit in (1, _RECENT):
-        found: list[Published] = []
-        for commit in gold.history(limit):
-            note = note_of(commit)
-            if not isinstance(note, PublishedNote):
-                continue
-            is_its = (note.run, note.trigger) == (run_id, trigger)
-            if is_its and started_at in (None, note.started_at):
-                found += _published(note)
-            elif not {BACKFILL, MIGRATION} & {trigger, note.trigger}:
-                return _together(found)
+    found: list[Published] = []
+    for commit in islice(newest_first(gold), _RECENT):
+        note = note_of(commit)
+        if not isinstance(note, PublishedNote):
+            continue
+        is_its = (note.run, note.trigger) == (run_id, trigger)
+        if is_its and started_at in (None, note.started_at):
+            found += _published(note)
+        elif not {BACKFILL, MIGRATION} & {trigger, note.trigger}:
+            break
     return _together(found)
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 FROM, TO = "_from", "_to"
 _INPUT = "lookup/"
-# Commits of a copy that are searched first.
-_RECENT = 20
 
 
 @dataclass(frozen=True)
@@ -50,18 +48,18 @@ def copies_of(place: TablePlace) -> Iterator[LookupCopy]:
     """The copies of a lookup that its log knows, the newest first; each as it was when its number
     was noted last."""
     from tidemark.storage.delta.notes import LookupNote, note_of
+    from tidemark.storage.delta.opened import newest_first
 
     table = place.open()
     told: set[int] = set()
     if table is None:
         return
-    for limit in (_RECENT, None):
-        for commit in table.history(limit):
-            note = note_of(commit)
-            if isinstance(note, LookupNote) and note.number not in told:
-                told.add(note.number)
-                known = place.at_version(commit["version"])
-                yield LookupCopy(place, known, note.number, note.source, note.definition)
+    for commit in newest_first(table):
+        note = note_of(commit)
+        if isinstance(note, LookupNote) and note.number not in told:
+            told.add(note.number)
+            known = place.at_version(commit["version"])
+            yield LookupCopy(place, known, note.number, note.source, note.definition)
 
 
 def newest_copy(place: TablePlace) -> LookupCopy | None:

@@ -15,6 +15,7 @@ from tidemark.quality.verdicts import CheckVerdict, ValidationResult
 from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.publish_held import check_publishable, end_step
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -29,6 +30,7 @@ class Gated:
     validation: ValidationResult
 
 
+@shared_handles()
 def validate_held(
     pipeline: Pipeline, run: RunResult, uri: str, settings: Settings, now: datetime
 ) -> Gated:

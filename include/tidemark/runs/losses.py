@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import chain
 from typing import TypeVar
 
 from deltalake import DeltaTable
@@ -51,13 +50,13 @@ from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
 from tidemark.storage.delta.notes import ReplayedNote, RetractedNote, RewoundNote, note_of
+from tidemark.storage.delta.opened import newest_first
+from tidemark.storage.file_place import one_look
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _Note = TypeVar("_Note", RewoundNote, RetractedNote)
 _MOST_SHOWN = 5
-# Searched first for the newest replay.
-_RECENT = 20
 # Leftovers, which are told by their age, are nothing to a run.
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -254,6 +253,13 @@ def find_losses(
     pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None = None
 ) -> tuple[Loss, ...]:
     """All that does not fit, each place once. Reads logs and checkpoints, and no row."""
+    with one_look():
+        return _find_losses(pipeline, warehouse, pinned)
+
+
+def _find_losses(
+    pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None
+) -> tuple[Loss, ...]:
     damaged = {loss.place: loss for loss in _damaged(pipeline, warehouse)}
     found = dict(damaged)
     try:
@@ -367,8 +373,7 @@ def _replay_lost(table: TableInventory, bronze: DeltaTable) -> Iterator[Loss]:
     if (replayed := table.warehouse.replayed.open()) is None:
         return
     # What comes behind it are fences and maintenance.
-    commits = chain.from_iterable(replayed.history(limit) for limit in (_RECENT, None))
-    notes = (note_of(commit) for commit in commits)
+    notes = (note_of(commit) for commit in newest_first(replayed))
     note = next((one for one in notes if isinstance(one, ReplayedNote)), None)
     if note is not None and bronze.transaction_version(note.transaction) is None:
         behind = _Verdict.BEHIND

@@ -18,10 +18,12 @@ from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.recorded_status import record_status
+from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
 
 
+@shared_handles()
 def publish_and_record(
     pipeline: Pipeline, result: RunResult, uri: str, settings: Settings
 ) -> RunResult:

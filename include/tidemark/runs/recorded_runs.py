@@ -25,6 +25,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import PublishedNote, note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.ops import (
     COUNT,
     NUMBER,
@@ -76,8 +77,6 @@ _FIELDS = [
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of the pipeline"
-# Gold's newest commit is a publish, but for fences and what maintenance commits in between.
-_RECENT = 20
 
 
 @commit_point(
@@ -161,11 +160,10 @@ def _last_publish(gold: TablePlace) -> tuple[int, PublishedNote] | None:
     table = gold.open()
     if table is None:
         return None
-    for limit in (_RECENT, None):
-        for commit in table.history(limit):
-            note = note_of(commit)
-            if isinstance(note, PublishedNote):
-                return int(commit["version"]), note
+    for commit in newest_first(table):
+        note = note_of(commit)
+        if isinstance(note, PublishedNote):
+            return int(commit["version"]), note
     return None
 
 

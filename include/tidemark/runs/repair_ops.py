@@ -16,9 +16,10 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.recorded_runs import one_row_of_each
-from tidemark.storage.delta.broken_ops import set_broken_aside
+from tidemark.storage.delta.broken_ops import is_broken, set_broken_aside
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops_place import as_they_are, move_ops_table
+from tidemark.storage.delta.ops_place import OpsPlace, as_they_are, move_ops_table
+from tidemark.storage.file_place import one_look
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -33,17 +34,30 @@ def repair_ops_tables(
     """
     places = {name: warehouse.ops_table(name) for name in OPS_TABLES}
     try:
-        now = datetime.now(UTC)
-        set_broken_aside({name: place.own for name, place in places.items()}, say, now)
-        waiting = {n: place.former for n, place in places.items() if place.own.open() is None}
-        set_broken_aside(waiting, say, now)
-        move_ops_tables(warehouse)
+        with one_look():
+            is_due = any(map(_is_due, places.values()))
+        if is_due:
+            now = datetime.now(UTC)
+            set_broken_aside({name: place.own for name, place in places.items()}, say, now)
+            waiting = {n: place.former for n, place in places.items() if place.own.open() is None}
+            set_broken_aside(waiting, say, now)
+            move_ops_tables(warehouse)
         if _forgot(pipeline, warehouse):
             lines = rebuilt_lines(Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse)))
             replace_ledger(warehouse.ledger, pipeline.name, lines, datetime.now(UTC))
             say(f"{len(lines)} lines of the ledger of {pipeline.name} were built anew")
     except Exception as error:  # noqa: BLE001  a run is as good without its accounts of before
         say(f"ops could not be mended ({type(error).__name__}: {error})")
+
+
+def _is_due(place: OpsPlace) -> bool:
+    """Is a table broken, or has the shared one rows of the pipeline still?"""
+    if is_broken(place.own):
+        return True
+    own = place.own.open()
+    if own is not None and own.version() > 0:
+        return False
+    return (own is None and is_broken(place.former)) or place.not_moved() is not None
 
 
 def move_ops_tables(warehouse: Warehouse) -> None:

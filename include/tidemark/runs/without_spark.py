@@ -39,6 +39,8 @@ from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.wall_clock import check_clock
+from tidemark.storage.delta.place import shared_handles
+from tidemark.storage.file_place import one_look
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.root import check_root
@@ -61,6 +63,7 @@ _AS_A_JOB: dict[type[TidemarkError], str] = {
 }
 
 
+@shared_handles()
 def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
     """The result of a run that had nothing for Spark to do, held, or that stops where a job would
     stop too: as it was written to `uri`.
@@ -98,9 +101,12 @@ def _run(
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin = time.monotonic()
     try:
-        found = _looked(run, lease)
+        with one_look():
+            found = _looked(run, lease)
+            outcome = _pinned(run, found) if isinstance(found, NothingNew) else Outcome()
         if isinstance(found, NothingNew):
-            return _ended(run, _finished(run, found), started, begin, uri)
+            _finish(run, found)
+            return _ended(run, outcome, started, begin, uri)
         if isinstance(found, InputLost):
             record_interrupted_run(run.pipeline, run.warehouse)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
@@ -147,16 +153,20 @@ def _unsure(error: Exception) -> SparkNeeded:
     return SparkNeeded(f"{type(error).__name__}: {str(error).split('. ')[0]}")
 
 
-def _finished(run: Run, found: NothingNew) -> Outcome:
-    """The steps of a job that are left, in its order."""
+def _pinned(run: Run, found: NothingNew) -> Outcome:
+    """What publish starts from."""
     outcome = Outcome(without_spark=_NOTHING, restart=run.restart_cases(found.tables.values()))
-    record_interrupted_run(run.pipeline, run.warehouse)
     tables = run.warehouse
     for name, place in (("bronze", tables.bronze), ("rejects", tables.rejects)):
         outcome.versions[name] = place.existing().version()
     for name, table in found.tables.items():
         outcome.tables[name] = pins_of(state_before(table), found.repaired[name], outcome)
+    return outcome
+
+
+def _finish(run: Run, found: NothingNew) -> None:
+    """The steps of a job that are left, in its order."""
+    record_interrupted_run(run.pipeline, run.warehouse)
     run.fence()
     repair_ops_tables(run.pipeline, run.warehouse, _LOG.warning)
     account(run, found.tables, found.repaired)
-    return outcome

@@ -12,12 +12,9 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
 from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.delta.notes import IngestNote, note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
-
-# The batch that can run again is the last one; in between are few commits, unless it fails for
-# hours: each new try fences the table.
-_RECENT = 50
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,10 @@ def _note(checkpoint: Checkpoint, place: TablePlace, batch: int) -> IngestNote |
     done = table.transaction_version(query) if table is not None else None
     if table is None or done is None or done < batch:
         return None
-    for limit in (_RECENT, None):
-        for commit in table.history(limit):
-            note = note_of(commit)
-            if isinstance(note, IngestNote) and (note.query, note.batch) == (query, batch):
-                return note
+    for commit in newest_first(table):
+        note = note_of(commit)
+        if isinstance(note, IngestNote) and (note.query, note.batch) == (query, batch):
+            return note
     raise TableMismatch(
         f"{place.uri} says that batch {batch} of query {query} is committed, but no commit in its "
         "log is that batch: the checkpoint is older than the table. Nothing was written. Restore "

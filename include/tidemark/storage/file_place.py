@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
@@ -15,10 +18,73 @@ from tidemark.storage.files import FileFacts, list_files, list_folder, read_byte
 Fence = Callable[[], None]
 # So many files take some milliseconds on a disk, and seconds on object storage.
 _BETWEEN_FENCES = 100
+Told = TypeVar("Told")
+# Larger files are not kept for a further look.
+_MOST_KEPT = 1024**2
+_KEPT: ContextVar[dict[str, tuple[str, bytes]] | None] = ContextVar("kept", default=None)
+_LOOK: ContextVar[dict[tuple[str, str], Any] | None] = ContextVar("look", default=None)
 
 
 def unfenced() -> None:
     """Of a place that is only read, or that all pipelines write without a lease."""
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Within it what handles tell is asked of the store once, and is as it was then.
+
+    For what decides by many looks at the same places and writes nothing, under the lease where
+    another may write; what writes asks again. A look within another is a part of it. Another thread
+    has none; the lease's files are read as they are now.
+    """
+    if _LOOK.get() is not None:
+        yield
+        return
+    token = _LOOK.set({})
+    try:
+        yield
+    finally:
+        _LOOK.reset(token)
+
+
+@contextmanager
+def kept_contents() -> Iterator[None]:
+    """Within it a file that a look has read is not read again by another one that has listed it
+    with the same entity tag."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def asked_once(what: str, uri: str, ask: Callable[[], Told]) -> Told:
+    """What `ask` tells of a place; in a look what it told first, which nobody may change."""
+    look = _LOOK.get()
+    if look is None:
+        return ask()
+    if (what, uri) not in look:
+        look[what, uri] = ask()
+    told: Told = look[what, uri]
+    return told
+
+
+def _listed(folder: str) -> dict[str, FileFacts] | None:
+    """What a look has listed of a folder; None where its files' places do not begin with it."""
+    listed: dict[str, FileFacts] | None = (_LOOK.get() or {}).get(("files", folder))
+    if listed is None or not all(uri.startswith(f"{folder}/") for uri in listed):
+        return None
+    return listed
+
+
+def _content(folder: FilePlace, place: str) -> bytes:
+    kept, listed = _KEPT.get(), (_LOOK.get() or {}).get(("files", folder.uri), {}).get(place)
+    if kept is None or listed is None or not listed.e_tag or listed.size > _MOST_KEPT:
+        return read_bytes(place, folder.options)
+    # What is read behind the listing may be newer than its tag, and is read again by the next look.
+    if kept.get(place, ("",))[0] != listed.e_tag:
+        kept[place] = listed.e_tag, read_bytes(place, folder.options)
+    return kept[place][1]
 
 
 @dataclass(frozen=True)
@@ -53,15 +119,20 @@ class FilePlace:
 
     def read(self, name: str) -> bytes:
         """All of a file of this folder; FileMissing where there is none."""
-        return read_bytes(self.below(name), self.options)
+        place = self.below(name)
+        return asked_once("content", place, lambda: _content(self, place))
 
     def names(self) -> dict[str, bool]:
         """What `list_folder` says of this folder."""
-        return list_folder(self.uri, self.options)
+        return asked_once("names", self.uri, lambda: list_folder(self.uri, self.options))
 
     def files(self, name: str = "") -> dict[str, FileFacts]:
         """What `list_files` says of this folder, or of one in it."""
-        return list_files(self.below(name) if name else self.uri, self.options)
+        place = self.below(name) if name else self.uri
+        whole = _listed(self.uri) if name else None
+        if whole is not None:
+            return {uri: facts for uri, facts in whole.items() if uri.startswith(f"{place}/")}
+        return asked_once("files", place, lambda: list_files(place, self.options))
 
     def remove_files(self, places: Sequence[str]) -> None:
         """Remove files of this folder, in their order; one that is gone already is no error.

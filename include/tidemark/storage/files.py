@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -63,10 +63,12 @@ class FileInTheWay(StorageUnavailable):
 @dataclass(frozen=True)
 class FileFacts:
     """What a store tells of a file without reading it. The time is the store's, in UTC; one that a
-    datetime cannot have is the nearest that it can."""
+    datetime cannot have is the nearest that it can. `e_tag` is another one once the content is;
+    None where the store tells none."""
 
     size: int
     modified: datetime
+    e_tag: str | None = field(default=None, compare=False)
 
 
 def read_bytes(uri: str, options: Options) -> bytes:
@@ -193,6 +195,15 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
 
 
+def names_behind(uri: str, name: str, options: Options) -> set[str]:
+    """The files of a folder whose names sort behind a name, those of its folders too: one request,
+    if they are few."""
+    store, path = _located(uri, options)
+    with _naming(uri, "listed"):
+        found = obstore.list(store, path, offset=f"{path}/{name}")
+        return {str(meta["path"]).removeprefix(f"{path}/") for batch in found for meta in batch}
+
+
 def list_folder(uri: str, options: Options) -> dict[str, bool]:
     """The names in a folder itself, and whether each is a folder; none where there is no folder.
 
@@ -246,7 +257,7 @@ def _local_facts(path: Path) -> FileFacts:
 
 
 def _facts(meta: Any) -> FileFacts:
-    return FileFacts(meta["size"], meta["last_modified"])
+    return FileFacts(meta["size"], meta["last_modified"], meta.get("e_tag"))
 
 
 def _located(uri: str, options: Options) -> tuple[ObjectStore, str]:

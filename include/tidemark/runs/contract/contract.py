@@ -19,6 +19,7 @@ from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.storage.file_place import asked_once
 from tidemark.storage.files import FileMissing, Options, read_bytes, write_bytes
 from tidemark.version import beside_ours, is_of_a_newer_release, told_version, written_by
 
@@ -139,7 +140,7 @@ def read_contract(place: str, options: Options) -> Contract | None:
     """The contract at a place; None where none was recorded. CheckpointUnreadable where it is
     none that this version knows, or of a newer release, which may mean more by what it wrote."""
     try:
-        stored = read_bytes(place, options)
+        stored = asked_once("content", place, lambda: read_bytes(place, options))
     except FileMissing:
         return None
     version = written_by(stored)

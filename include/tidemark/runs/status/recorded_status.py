@@ -38,6 +38,7 @@ from tidemark.runs.status.state import PipelineState
 from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import one_look
 from tidemark.storage.files import (
     at_once,
     is_there,
@@ -88,7 +89,8 @@ def record_status(pipeline: str, settings: Settings, now: datetime) -> None:
     """
     try:
         warehouse = Warehouse.of(pipeline, settings)
-        recorded = _recorded(find_pipeline_file(pipeline, settings), settings, now)
+        with one_look():
+            recorded = _recorded(find_pipeline_file(pipeline, settings), settings, now)
         place = warehouse.places.status
         if recorded is None:
             remove_files([place], settings.storage_options)

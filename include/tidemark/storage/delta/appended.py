@@ -22,10 +22,11 @@ from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.damage import LOG
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import FileMissing, read_bytes
+from tidemark.storage.files import FileMissing
 
 
 def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -> ds.Dataset:
@@ -97,23 +98,23 @@ def entry_mark(place: TablePlace, version: int) -> int:
     transactions have them; -1 where the log does not have it. A RESTORE keeps the entries; where
     a folder was put back from a backup and written to again, they are others."""
     try:
-        entry = read_bytes(_entry(place, version), place.options)
+        entry = place.read(_entry(version))
     except FileMissing:
         return -1
     return int.from_bytes(hashlib.sha256(entry).digest()[:8]) >> 1
 
 
-def _entry(place: TablePlace, version: int) -> str:
-    return f"{place.uri}/_delta_log/{version:020}.json"
+def _entry(version: int) -> str:
+    return f"{LOG}/{version:020}.json"
 
 
 def _commit(place: TablePlace, version: int) -> bytes:
-    name = _entry(place, version)
+    name = _entry(version)
     try:
-        return read_bytes(name, place.options)
+        return place.read(name)
     except FileMissing as error:
         raise StorageUnavailable(
-            f"{name} is not there, and the rows that this version appended have to be read. "
-            "Nothing was written. If the table's log was cleaned of versions that are not "
+            f"{place.uri}/{name} is not there, and the rows that this version appended have to "
+            "be read. Nothing was written. If the table's log was cleaned of versions that are not "
             "published yet, raise delta.logRetentionDuration and restore the log entry."
         ) from error

@@ -56,6 +56,11 @@ def _move(place: TablePlace, damage: str, now: datetime) -> Path | None:
     return aside
 
 
+def is_broken(place: TablePlace) -> bool:
+    """Is a table broken? Asks what `set_broken_aside` does."""
+    return _damage(place) is not None
+
+
 def _damage(place: TablePlace) -> str | None:
     try:
         table = place.open()

@@ -18,10 +18,8 @@ from deltalake import DeltaTable
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.notes import AcceptedNote, PublishedNote, note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
-
-# Searched first for the newest publish.
-_RECENT = 20
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,11 @@ def commits_by_hand(
 ) -> list[HandCommit]:
     """Those of the versions behind `after`, oldest first, that nobody has accepted; all of them
     where `accepted` is False. Entries that the log no longer has are not told."""
-    newer = table.version() - after
     found: list[HandCommit] = []
-    for commit in table.history(newer) if newer > 0 else []:
-        note = note_of(commit)
+    for commit in newest_first(table):
         if commit["version"] <= after:
             break
+        note = note_of(commit)
         if isinstance(note, AcceptedNote):
             after = max(after, note.up_to) if accepted else after
         elif note is None and (by_hand := _by_hand(commit, place)) is not None:
@@ -62,11 +59,8 @@ def commits_by_hand(
 
 def last_publish(gold: DeltaTable) -> int:
     """The version of gold's newest publish; -1 where the log knows of none."""
-    for limit in (1, _RECENT, None):
-        for commit in gold.history(limit):
-            if isinstance(note_of(commit), PublishedNote):
-                return int(commit["version"])
-    return -1
+    publishes = (one for one in newest_first(gold) if isinstance(note_of(one), PublishedNote))
+    return next((int(one["version"]) for one in publishes), -1)
 
 
 def _by_hand(commit: dict[str, Any], place: TablePlace) -> HandCommit | None:

@@ -9,13 +9,12 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidemark.storage.delta.notes import EmittedNote, IngestNote, Note, note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.delta.surviving_commits import surviving_commits
 
 # Entry of a commit's metadata: the rows in files that were written before and added by it.
 ROWS_ADDED = "rowsAdded"
-# Searched first; the whole log only where these say nothing.
-_RECENT = 50
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,7 @@ class IngestCommit:
 
 def rows_appended(table: DeltaTable, after_version: int) -> int:
     """Rows appended in the commits after a version, by the commits' own metrics."""
-    table.update_incremental()
-    newer = table.version() - after_version
-    commits = table.history(newer) if newer > 0 else []
-    return sum(rows_of(commit) for commit in commits)
+    return sum(rows_of(commit) for commit in commits_after(table, after_version))
 
 
 def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
@@ -71,10 +67,9 @@ def reaches_back(table: DeltaTable, first: int) -> bool:
 
 def last_append(table: DeltaTable, up_to: int) -> int | None:
     """The newest version at or below one that appended rows; None where the log knows of none."""
-    for limit in (_RECENT, None):
-        for commit in surviving_commits(table.history(limit)):
-            if commit["version"] <= up_to and rows_of(commit):
-                return int(commit["version"])
+    for commit in surviving_commits(newest_first(table)):
+        if commit["version"] <= up_to and rows_of(commit):
+            return int(commit["version"])
     return None
 
 
@@ -82,13 +77,12 @@ def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int,
     """The commits of an ingest query's batches after one, by batch; -1 is before the first. Those
     that a rewind has taken back are none."""
     found: dict[int, IngestCommit] = {}
-    for limit in (_RECENT, None):
-        for commit in surviving_commits(table.history(limit)):
-            for one in _of_ingest(commit):
-                if one.query == query and one.batch <= after_batch:
-                    return found
-                if one.query == query:
-                    found[one.batch] = one
+    for commit in surviving_commits(newest_first(table)):
+        for one in _of_ingest(commit):
+            if one.query == query and one.batch <= after_batch:
+                return found
+            if one.query == query:
+                found[one.batch] = one
     return found
 
 
@@ -97,19 +91,17 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
 
     None where the log knows of none: nothing was ever appended, or longer ago than the log goes.
     """
-    for limit in (_RECENT, None):
-        for commit in surviving_commits(table.history(limit)):
-            for found in _of_ingest(commit):
-                # Records of other pipelines bring no row.
-                if found.rows.judged or not found.rows.read:
-                    return found.scheduled_ms
+    for commit in surviving_commits(newest_first(table)):
+        for found in _of_ingest(commit):
+            # Records of other pipelines bring no row.
+            if found.rows.judged or not found.rows.read:
+                return found.scheduled_ms
     return None
 
 
 def close_frontiers(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
     """The close frontiers that a query's batches noted in the commits after a version, by batch."""
-    newer = table.version() - after_version
-    notes = [note_of(commit) for commit in (table.history(newer) if newer > 0 else [])]
+    notes = [note_of(commit) for commit in commits_after(table, after_version)]
     return {
         note.batch: note.close_ms
         for note in notes
@@ -121,15 +113,14 @@ def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int,
     """The sums that a query's batches noted, by batch: those of the commits after a version, and
     the last one before."""
     found: dict[int, int] = {}
-    for limit in (_RECENT, None):
-        for commit in table.history(limit):
-            note = note_of(commit)
-            if not isinstance(note, EmittedNote) or note.query != query:
-                continue
-            if note.emitted_rows is not None:
-                found[note.batch] = note.emitted_rows
-                if commit["version"] <= after_version:
-                    return found
+    for commit in newest_first(table):
+        note = note_of(commit)
+        if not isinstance(note, EmittedNote) or note.query != query:
+            continue
+        if note.emitted_rows is not None:
+            found[note.batch] = note.emitted_rows
+            if commit["version"] <= after_version:
+                return found
     return found
 
 

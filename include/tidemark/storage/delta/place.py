@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import TableMismatch
-from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.damage import (
     check_newest_entries,
     check_no_file_in_the_way,
     not_opened,
 )
-from tidemark.storage.file_place import FilePlace
+from tidemark.storage.delta.opened import OpenedTable
+from tidemark.storage.file_place import FilePlace, asked_once, kept_contents
+
+_HANDLES: ContextVar[dict[str, OpenedTable] | None] = ContextVar("handles", default=None)
+
+
+@contextmanager
+def shared_handles() -> Iterator[None]:
+    """Within it a table that was opened is not read again as long as it has no newer version, nor a
+    file that looks list as it was.
+
+    For the steps of one run: nothing is kept behind it. A handle that its holder moves, by a commit
+    or an update, moves for all that hold it. Another thread opens its own.
+    """
+    if _HANDLES.get() is not None:
+        yield
+        return
+    token = _HANDLES.set({})
+    try:
+        with kept_contents():
+            yield
+    finally:
+        _HANDLES.reset(token)
 
 
 @dataclass(frozen=True)
@@ -27,9 +51,26 @@ class TablePlace(FilePlace):
 
     def open(self) -> DeltaTable | None:
         """The table as it is now; None where there is none. Raises DataDamaged where its log makes
-        no table, StorageUnavailable where it cannot be reached."""
+        no table, StorageUnavailable where it cannot be reached.
+
+        Within `one_look` it is the same handle each time, within `shared_handles` as long as the
+        table has no newer version.
+        """
+        return asked_once("table", self.uri, self._shared)
+
+    def _shared(self) -> OpenedTable | None:
+        handles = _HANDLES.get()
+        if handles is None:
+            return self._opened()
+        known = handles.pop(self.uri, None)
+        table = known if known is not None and known.is_newest() else self._opened()
+        if table is not None:
+            handles[self.uri] = table
+        return table
+
+    def _opened(self) -> OpenedTable | None:
         try:
-            table = DeltaTable(self.uri, storage_options=delta_options(self.options))
+            table = OpenedTable(self)
         except TableNotFoundError:
             check_no_file_in_the_way(self.uri)
             return None
@@ -51,6 +92,7 @@ class TablePlace(FilePlace):
 
     def at_version(self, version: int) -> DeltaTable:
         """The table, which a run has made, as it was at a version."""
-        table = self.existing()
+        # A handle of its own goes back, that of a look stays.
+        table = Context().run(self.existing)
         table.load_as_version(version)
         return table

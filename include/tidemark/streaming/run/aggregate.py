@@ -135,7 +135,7 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
     query_id = plan.table.query
     changes = plan.table.changes.existing()
-    appended = changes.transaction_version(query_id)
+    known, appended = changes.version(), changes.transaction_version(query_id)
     report.watermark_ms = plan.table.checkpoint.offsets(batch).watermark_ms
     done = (appended is not None and appended >= batch) or not _may_emit(plan, batch)
     if done or plan.table.operator.table.recomputes:
@@ -151,7 +151,8 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
     else:
         _append_emitted(plan, windows, batch)
-    report.windows = rows_appended(changes, changes.version())
+    changes.update_incremental()
+    report.windows = rows_appended(changes, known)
 
 
 def _append_nothing(plan: Aggregate, batch: int) -> None:
