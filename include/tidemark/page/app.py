@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.resources import files
+from pathlib import PurePath
 from threading import Lock
 from typing import Any, Protocol
 
@@ -62,14 +63,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
-_STATIC = {
-    "page.js": "text/javascript",
-    "page.css": "text/css",
-    "uPlot.iife.min.js": "text/javascript",
-    "uPlot.min.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    "icon-dark.svg": "image/svg+xml",
-}
+_STATIC = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class Access(Protocol):
@@ -318,11 +312,13 @@ async def _with_headers(
 
 
 async def _static(name: str) -> Response:
-    if name not in _STATIC:
-        raise HTTPException(404, "There is no such file.")
     folder = files("tidemark.page") / "static"
-    content = (folder / "uplot" / name if name.startswith("uPlot") else folder / name).read_bytes()
-    return Response(content, media_type=_STATIC[name], headers={"Cache-Control": "max-age=3600"})
+    there = {one.name: one for of in (folder, folder / "uplot") for one in of.iterdir()}
+    kind = _STATIC.get(PurePath(name).suffix)
+    if name not in there or kind is None:
+        raise HTTPException(404, "There is no such file.")
+    headers = {"Cache-Control": "max-age=3600"}
+    return Response(there[name].read_bytes(), media_type=kind, headers=headers)
 
 
 def _dag(status: PipelineStatus) -> str | None:

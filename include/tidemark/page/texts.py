@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from jinja2.filters import do_filesizeformat
 from markupsafe import Markup
 
 from tidemark.page.series import key_json, key_text
 from tidemark.pipeline.durations import span_text
+from tidemark.recompute.differences import plain
 from tidemark.runs.status.lag_text import lag_text
 from tidemark.story.story import measures_of
 
 _NONE = "–"
-_BYTES = 1024
 
 
 def _time(instant: datetime | None) -> Markup:
@@ -36,11 +38,8 @@ def _until(end: datetime, start: datetime) -> Markup:
 
 def _ticked(text: str) -> Markup:
     """What stands between backticks is typed."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return Markup("{}").format(text)
-    templates = (Markup("{}"), Markup("<code>{}</code>"))
-    return Markup("").join(templates[at % 2].format(part) for at, part in enumerate(parts))
+    parts, typed = re.split("`([^`]*)`", text), Markup("<code>{}</code>")
+    return Markup("").join(typed.format(one) if at % 2 else one for at, one in enumerate(parts))
 
 
 def _number(value: Any) -> str:
@@ -54,26 +53,11 @@ def _value(value: Any) -> str:
     """Any value of a row, as text."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    return f"{value:,.10g}" if isinstance(value, float) else str(value)
+    return f"{value:,.10g}" if isinstance(value, float) else str(plain(value))
 
 
 def _values(values: Mapping[str, Any] | None) -> str:
     return "no row" if values is None else ", ".join(f"{k} {_number(v)}" for k, v in values.items())
-
-
-def _bytes(size: int | None) -> str:
-    if size is None:
-        return _NONE
-    number, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB"]
-    while number >= _BYTES and len(units) > 1:
-        number, _ = number / _BYTES, units.pop(0)
-    return (
-        f"{number:,.0f} {units[0]}" if number >= 10 or size < _BYTES else f"{number:.1f} {units[0]}"
-    )
 
 
 def _share(part: int, whole: int) -> str:
@@ -97,7 +81,7 @@ FILTERS = {
     "value": _value,
     "values": _values,
     "measures": measures_of,
-    "bytes": _bytes,
+    "bytes": lambda size: _NONE if size is None else do_filesizeformat(size, binary=True),
     "share": _share,
     "cut": _cut,
     "span": span_text,

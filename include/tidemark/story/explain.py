@@ -101,14 +101,17 @@ class _Gathering:
     def generation(self) -> int:
         return gold_state(self.gold).generation
 
-    def _contract(self, generation: int) -> Contract | None:
-        place = self.warehouse.places.contract(self.table, generation)
-        return read_contract(place, self.warehouse.options)
+    @cached_property
+    def contracts(self) -> Mapping[int, Contract | None]:
+        """Of all generations, oldest first."""
+        place, options = self.warehouse.places.contract, self.warehouse.options
+        known = generations(self.warehouse, self.table)
+        return {one: read_contract(place(self.table, one), options) for one in known}
 
     @cached_property
     def made_by(self) -> Pipeline:
         """The pipeline by which gold's rows are made: its file may have been changed since."""
-        contract = self._contract(self.generation)
+        contract = self.contracts.get(self.generation)
         return self.pipeline if contract is None else contract.pipeline
 
     @cached_property
@@ -118,21 +121,20 @@ class _Gathering:
     @cached_property
     def histories(self) -> tuple[History, ...]:
         """Of all generations that have one, oldest first."""
-        return tuple(self._histories())
-
-    def _histories(self) -> Iterator[History]:
-        for generation in generations(self.warehouse, self.table):
+        found = []
+        for generation, contract in self.contracts.items():
             changes = self.warehouse.changes(self.table, generation).open()
             if changes is None:
                 continue
-            contract = self._contract(generation)
             identity: Mapping[str, str] = {name: name for name in self.operator.identity}
             if generation != self.generation and contract is not None:
                 former = operator_of(contract.pipeline, self.table)
                 identity = predecessors(former, self.operator).identity or {}
             if not set(identity.values()) <= set(schema_of(changes).names):
                 identity = {}
-            yield History(generation, changes, identity, contract.seed if contract else None)
+            seed = contract.seed if contract else None
+            found.append(History(generation, changes, identity, seed))
+        return tuple(found)
 
     def story(self, window: datetime | date | str, key: Mapping[str, Any]) -> Story:
         current = [one.changes for one in self.histories if one.generation == self.generation]

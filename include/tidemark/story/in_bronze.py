@@ -52,6 +52,8 @@ _MICROSECOND = timedelta(microseconds=1)
 # Names that parts of a source have: a file, a partition of a topic.
 _PARTS = (FILE, TOPIC, PARTITION)
 _ALL, _NONE = 2**62, -(2**62)
+# By batch of ingest the version of bronze or rejects that has it, and the run that committed it.
+Ingested = Mapping[int | None, tuple[int | None, str | None]]
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,8 @@ class Input:
         held = schema_of(table).names
         return [one.name for one in row_origin(self.pipeline) if one.name in held]
 
-    def ingested(
-        self, table: DeltaTable, numbers: Iterable[int | None]
-    ) -> dict[int | None, tuple[int | None, str | None]]:
-        """Of these batches of ingest the version of bronze or rejects that has it, and the run that
-        committed it: by the commit's note, else by the ledger."""
+    def ingested(self, table: DeltaTable, numbers: Iterable[int | None]) -> Ingested:
+        """What is known of these batches: by the commit's note, else by the ledger."""
         batches = {one for one in numbers if one is not None}
         query = str(ingest_checkpoint(self.warehouse).query_id())
         noted = ingest_commits(table, query, min(batches) - 1) if batches else {}
@@ -102,13 +101,12 @@ class Input:
         }
 
     def source_rows(
-        self, table: DeltaTable, rows: Sequence[Mapping[str, Any]], time: str
+        self, table: DeltaTable, rows: Sequence[Mapping[str, Any]], time: str, ingested: Ingested
     ) -> list[SourceRow]:
         """Rows of bronze or rejects by what either says."""
         origins = [{name: row[name] for name in self.origin(table)} for row in rows]
         read_at = [row.get("_batch_time") for row in rows]
         places = row_places(self.pipeline.source, self.warehouse.options, origins, read_at)
-        ingested = self.ingested(table, [row["_batch"] for row in rows])
         return [
             SourceRow(row[time], place, row["_batch"], at, ingested[row["_batch"]][1])
             for row, place, at in zip(rows, places, read_at, strict=True)
@@ -213,7 +211,7 @@ class InBronze:
             for batch, rows, late, unsure, *_ in batches
         )
         parts, other_parts = _parts(connection, of)
-        sample, late_sample = _samples(connection, of, time)
+        sample, late_sample = _samples(connection, of, time, ingested)
         return RowsOfInput(
             input=of.name,
             number=sum(one.rows for one in told),
@@ -301,7 +299,7 @@ def _parts(
 
 
 def _samples(
-    connection: duckdb.DuckDBPyConnection, of: Input, time: str
+    connection: duckdb.DuckDBPyConnection, of: Input, time: str, ingested: Ingested
 ) -> tuple[tuple[BronzeRow, ...], tuple[BronzeRow, ...]]:
     """The first rows, and the first that came late."""
     # The same ones each time, also of rows that are alike but for where they come from.
@@ -314,6 +312,6 @@ def _samples(
     rows = [*every, *late]
     told = [
         BronzeRow(**vars(one), late=row["_is_late"], values={name: cut(row[name]) for name in held})
-        for row, one in zip(rows, of.source_rows(of.bronze, rows, time), strict=True)
+        for row, one in zip(rows, of.source_rows(of.bronze, rows, time, ingested), strict=True)
     ]
     return tuple(told[: len(every)]), tuple(told[len(every) :])

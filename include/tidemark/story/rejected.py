@@ -61,11 +61,12 @@ def rejected_in(
     found = found[:SAMPLE]
     of_key = [one for one, _ in found]
     rows = [row for _, row in found]
+    ingested = of.ingested(rejects, (row["_batch"] for row in rows))
     sample = tuple(
         RejectedRow(**vars(one), reason=row["reason"], detail=cut(row["detail"] or ""),
                     raw=cut(row["raw"]), of_key=has)
         for one, row, has in zip(
-            of.source_rows(rejects, rows, "event_time"), rows, of_key, strict=True
+            of.source_rows(rejects, rows, "event_time", ingested), rows, of_key, strict=True
         )
     )  # fmt: skip
     return Rejected(dict(reasons), without_time, sample)

@@ -132,7 +132,7 @@ def values_of(
             at = runs.started(taken_out)
             found.append(replace(gone, at=at, published=True, published_by=taken_out))
         found += judged([*_by_runs(older, runs), *known], publishes, runs)
-    return [_undone(_with_reason(one, runs), runs) for one in found], notes
+    return [_by_acts(one, runs) for one in found], notes
 
 
 def _with_commits(
@@ -251,13 +251,10 @@ def _counts(value: RowValue, publish: KnownPublish) -> bool:
     return publish.close is not None and end <= publish.close
 
 
-def _with_reason(value: RowValue, runs: KnownRuns) -> RowValue:
+def _by_acts(value: RowValue, runs: KnownRuns) -> RowValue:
+    """The value with what is known of the act that computed it, and of one that took it back."""
     by, reason = runs.reasons.get(value.run or "", (None, None))
-    return replace(value, by=by, reason=reason) if reason else value
-
-
-def _undone(value: RowValue, runs: KnownRuns) -> RowValue:
-    """The value with what an act did that computed it, or that took it back."""
+    value = replace(value, by=by, reason=reason)
     if value.run in runs.retractions:
         return replace(value, cause=RETRACT)
     for rewind in runs.rewinds:
