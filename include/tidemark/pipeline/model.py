@@ -619,6 +619,10 @@ class KafkaSource(Source):
         return f"kafka: {self.kafka.label}"
 
 
+# Of these a value in the table and the one in bronze are one text.
+_TYPES_OF_KEYS = ("string", "int", "long")
+
+
 class DeltaTableSource(_Model):
     """Which table, and how it is read."""
 
@@ -631,10 +635,15 @@ class DeltaTableSource(_Model):
         default="earliest",
         description="Where the first run begins: earliest, latest, or with a version of the table",
     )
-    changes: Literal["stop", "skip"] = Field(
+    changes: Literal["stop", "skip", "follow"] = Field(
         default="stop",
         description="What becomes of a version that deletes or changes rows: stop there until it "
-        "is accepted, or skip it, with a reject that tells so",
+        "is accepted, skip it with a reject that tells so, or follow it: rows that went leave "
+        "bronze, and new ones come",
+    )
+    key: ColumnName | None = Field(
+        default=None,
+        description="With `changes: follow`: the column whose value no other row of the table has",
     )
 
 
@@ -644,6 +653,34 @@ class DeltaSource(Source):
     delta: DeltaTableSource
 
     place_types = MappingProxyType(delta_columns.PLACE_TYPES)
+
+    @model_validator(mode="after")
+    def _can_be_followed(self) -> Self:
+        if (self.delta.changes == "follow") != (self.delta.key is not None):
+            raise ValueError("`changes: follow` and `key` go together, under `delta`")
+        if self.delta.key is None:
+            return self
+        column = self.columns.get(self.delta.key)
+        if column is None or column.nullable or column.type not in _TYPES_OF_KEYS:
+            raise ValueError(
+                f"`{self.delta.key}`, the key of `changes: follow`, has to be a column of type "
+                f"{', '.join(_TYPES_OF_KEYS)}, and `not null`"
+            )
+        if len(column.path(self.delta.key)) > 1 or column.trim or column.from_text:
+            raise ValueError(
+                f"`{self.delta.key}`, the key, has to be a column of the table as it is: without "
+                "`trim`, `from_text` or a `field` within another"
+            )
+        if self.delta.starting != "earliest":
+            raise ValueError("`changes: follow` begins with what the table holds: no `starting`")
+        if self.unique is not None:
+            raise ValueError("`changes: follow` has its `key`, and goes with no `unique`")
+        if self.when is not None or self.explode is not None:
+            raise ValueError(
+                "`changes: follow` finds a row of bronze for a row of the table, and goes with no "
+                "`when` or `explode`"
+            )
+        return self
 
     @property
     def label(self) -> str:

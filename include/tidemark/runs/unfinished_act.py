@@ -1,5 +1,5 @@
-"""A rewind, a retraction or a replay of rejects that was begun and not finished: nothing else of
-the pipeline runs meanwhile.
+"""A rewind, a retraction, a replay of rejects or the following of changes of the source that was
+begun and not finished: nothing else of the pipeline runs meanwhile.
 
 Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
 So a file names the act that works, and whoever takes the pipeline's lease looks for it. All kinds
@@ -26,12 +26,14 @@ class ActKind(StrEnum):
     REWIND = "rewind"
     RETRACTION = "retraction"
     REPLAY = "replay"
+    FOLLOWING = "following"
 
 
 _UNFINISHED = {
     ActKind.REWIND: RewindUnfinished,
     ActKind.RETRACTION: RetractionUnfinished,
     ActKind.REPLAY: ReplayUnfinished,
+    ActKind.FOLLOWING: RetractionUnfinished,
 }
 
 
@@ -47,7 +49,7 @@ class PipelineAct:
         if self.kind is ActKind.REWIND:
             return rewind_folder(warehouse, self.id)
         places = warehouse.places
-        of_kind = places.retractions if self.kind is ActKind.RETRACTION else places.replays
+        of_kind = places.replays if self.kind is ActKind.REPLAY else places.retractions
         return warehouse.file_at(f"{of_kind}/{self.id}")
 
     def ways_out(self, pipeline: str) -> str:
@@ -59,6 +61,8 @@ class PipelineAct:
             )
         if self.kind is ActKind.REPLAY:
             return f"Finish it: `tidemark rejects replay {pipeline} --apply`."
+        if self.kind is ActKind.FOLLOWING:
+            return f"The next run finishes it: `tidemark run {pipeline}`."
         return (
             f"Finish it: `tidemark retract {pipeline} --apply`. Then it can be taken back: "
             f"`tidemark retract {pipeline} --undo {self.id}`."

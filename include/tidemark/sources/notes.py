@@ -60,6 +60,17 @@ class AcceptedClock(Facts):
     at: AwareDatetime
 
 
+class FollowedVersions(Facts):
+    """Versions of the table of this id, `begin` to the one before `next`, that are read together as
+    what they changed, by the act of this id. `mark`: the digest of the last one's commit."""
+
+    id: str
+    begin: int
+    next: int
+    mark: str | None
+    act: str
+
+
 class OfBatch(Protocol):
     """What a kind knows of a loss that is a verdict of one batch."""
 
@@ -73,13 +84,15 @@ class OfBatch(Protocol):
 
 class SourceNotes(Facts):
     """`begins`: by part of the source, where the first batch begins, and `ids` by the name of the
-    topic or table it was noted of. `lost` and `clock`: accepted, in the order of acceptance."""
+    topic or table it was noted of. `lost` and `clock`: accepted, in the order of acceptance.
+    `followed`: the last act by which changes of the source were followed."""
 
     version: Literal[1] = 1
     ids: dict[str, str] = Field(default_factory=dict)
     begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
     clock: tuple[AcceptedClock, ...] = ()
+    followed: FollowedVersions | None = None
 
 
 def accepted_loss(

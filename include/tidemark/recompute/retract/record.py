@@ -19,6 +19,7 @@ from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
+from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.storage.delta.commits import commit_noting
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import RETRACTION
@@ -31,17 +32,20 @@ from tidemark.upkeep.record import RETRACT, append_upkeep, has_upkeep
 
 def act_of(change: Retraction) -> PipelineAct:
     """By which its pipeline is stopped."""
-    return PipelineAct(ActKind.RETRACTION, change.id)
+    kind = ActKind.RETRACTION if change.follows is None else ActKind.FOLLOWING
+    return PipelineAct(kind, change.id)
 
 
 @commit_point(
     "retraction planned",
     after_a_kill="before and after: the pipeline is as it was; a repetition makes another plan",
 )
-def keep_change(change: Retraction, warehouse: Warehouse) -> None:
-    """Write the plan into the folder of its act."""
+def keep_change(change: Retraction, warehouse: Warehouse, new_rows: bytes | None = None) -> None:
+    """Write the plan into the folder of its act, and which rows of the source are new."""
     folder = act_of(change).folder(warehouse)
     folder.fence()
+    if new_rows is not None:
+        write_bytes(folder.below(NEW_ROWS), new_rows, folder.options)
     written = change.model_dump_json(indent=1).encode()
     write_bytes(folder.below(CHANGE), written, folder.options)
 
@@ -85,7 +89,7 @@ def record_retraction(change: Retraction, warehouse: Warehouse) -> None:
             "id": change.id,
             "undoes": change.undoes,
             "rows": change.rows,
-            "condition": change.condition,
+            "condition": change.condition if change.follows is None else change.what,
             "reason": change.reason,
             "by": change.by,
         },
@@ -106,9 +110,9 @@ def prove(change: Retraction, pipeline: Pipeline, warehouse: Warehouse) -> None:
 
 
 def _wrong(change: Retraction, pipeline: Pipeline, warehouse: Warehouse) -> Iterator[str]:
-    if moved_at(warehouse.bronze, change) is None:
+    if change.rows and moved_at(warehouse.bronze, change) is None:
         yield f"No commit of {warehouse.bronze.uri} says that it moved them."
-    found = _in_retracted(change.note.rows_of, warehouse)
+    found = _in_retracted(change.note.rows_of, warehouse) if change.rows else 0
     expected = change.rows if change.undoes is None else 0
     if found != expected:
         yield f"{warehouse.retracted.uri} holds {found:,} of its rows, not {expected:,}."

@@ -63,7 +63,7 @@ def retract_lines(result: RetractResult) -> Iterator[str]:
     for table in change.tables:
         yield f"  {table.table}: {'has begun' if done else 'begins'} a new generation"
     yield from (f"  {line}" for line in result.checks)
-    if done and change.undoes is None:
+    if done and change.undoes is None and change.follows is None:
         yield (
             f"to undo it: `tidemark retract {change.pipeline} --undo {change.id} "
             '--reason "…" --apply`'

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputLost, SourceRefused
+from tidemark.errors import DataDamaged, InputLost, SourceRefused
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.granted import why_not_granted
@@ -37,6 +37,7 @@ from tidemark.sources.source import (
 )
 
 if TYPE_CHECKING:
+    from tidemark.sources.delta.following import NewRows, SourceChange
     from tidemark.sources.delta.log import AddedFile
 
 _MOST_SHOWN = 5
@@ -80,6 +81,11 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
                 "Write the name under source.columns, or its `field`, as the table does, or take "
                 "it out."
             )
+        if self._follows and self._key in table.now.metadata().partition_columns:
+            raise SourceRefused(
+                f"The table {table.uri} is partitioned by {self._key}, the key of `changes: "
+                "follow`: its files do not have it. Nothing was read. Name another key."
+            )
 
     @staticmethod
     def offset_of(text: str, place: str) -> Offset:
@@ -101,6 +107,34 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         found = self._lost(ingest, self.position(ingest), self.table())
         return [(_told(one), one) for one in found]
 
+    def to_follow(self, ingest: Checkpoint) -> Offset | None:
+        """What an act is to follow: all that is not read yet, where rows were changed in it; None
+        where they were not, or a batch has something to read first."""
+        position, table, _ = self._check_nothing_lost(ingest)
+        return self._to_follow(ingest, position, table)
+
+    def _to_follow(
+        self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
+    ) -> Offset | None:
+        if not self._follows or position.batch < 0 or position.is_pending:
+            return None
+        planned = planning.next_offset(position, table, source_notes(ingest).lost)
+        if planned.snapshot is not None or planned.skip or not planning.has_changes(table, planned):
+            return None
+        return replace(planned, mark=table.mark(planned.last))
+
+    def change(self, offset: Offset) -> SourceChange:
+        """What the versions of an offset changed together. Raises as `source_change`."""
+        from tidemark.sources.delta.following import source_change
+
+        return source_change(self.table(), offset, self._key)
+
+    @property
+    def _key(self) -> str:
+        """What the table calls the column of the key."""
+        name = str(self.delta.key)
+        return self.pipeline.source.columns[name].path(name)[0]
+
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         position, table, offset = self._check_nothing_lost(ingest)
         if not planning.moves(position, offset):
@@ -111,9 +145,11 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         ]
 
     def unread(self, ingest: Checkpoint) -> str | None:
-        position, _, offset = self._check_nothing_lost(ingest)
+        position, table, offset = self._check_nothing_lost(ingest)
         if position.batch < 0:
             return "no version of the table was read yet"
+        if self._to_follow(ingest, position, table) is not None:
+            return "rows of the table were changed"
         if not planning.moves(position, offset):
             return None
         return f"versions {offset.begin} to {offset.next - 1} of the table are new"
@@ -153,6 +189,9 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), self.batch_offset(ingest, batch)
         read, only = set(reading.read), self._only or {}
+        if offset.follows is not None:
+            new = self._new_rows(offset.follows)
+            return [slice_of(table, one.part, one.file, rows=one.rows) for one in new]
         files = [(part, file) for part, file in files_of(table, offset) if str(part) in read]
         for part in map(DeltaPart.of, read):
             if part.version != offset.snapshot:
@@ -167,7 +206,15 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         unreadable: Mapping[str, str],
         repeated: bool,
     ) -> Reading:
-        """A file that is gone has to be accepted; one that is no Parquet is a verdict."""
+        """A file that is gone has to be accepted; one that is no Parquet is a verdict. Of what is
+        followed neither is: its former rows are out of bronze."""
+        if unreadable and self.batch_offset(ingest, batch).follows is not None:
+            part, why = next(iter(unreadable.items()))
+            raise DataDamaged(
+                f"{part} of the table {self.places.source(self.delta.table)}, whose new rows are "
+                f"to be read: {why}. The rows that they replace are out of bronze, and gold is as "
+                "it was. Put the file back, from a backup of the table; the next run goes on."
+            )
         self._check_nothing_lost(ingest)
         since = f". {SINCE_BRONZE}" if repeated else ""
         bad = [PartVerdict(one, UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
@@ -183,7 +230,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         there."""
         table = self.table()
         starting = "earliest" if self.delta.starting == "latest" else self.delta.starting
-        taken = first_rows_of(table, planning.first_offset(table, starting), most)
+        taken = first_rows_of(table, planning.first_offset(table, starting, self._follows), most)
         delta = {
             **self.delta.model_dump(mode="json", exclude_unset=True),
             "table": table.uri if is_uri(table.uri) else f"file://{table.uri}",
@@ -208,12 +255,14 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         if was.starting != now.starting:
             reason = "Only the first run asks where to begin"
             yield _change("source.delta.starting", was.starting, now.starting, reason)
-        if was.changes != now.changes:
-            yield _change("source.delta.changes", was.changes, now.changes, FROM_NOW)
+        for name in ("changes", "key"):
+            one, other = getattr(was, name), getattr(now, name)
+            if one != other:
+                yield _change(f"source.delta.{name}", one, other, FROM_NOW)
         for name in ("max_files_per_batch", "max_bytes_per_batch"):
-            limit, other = (getattr(one.advanced, name) for one in (old, new))
-            if limit != other:
-                yield _change(f"advanced.{name}", limit, other, FROM_NOW)
+            limit, another = (getattr(one.advanced, name) for one in (old, new))
+            if limit != another:
+                yield _change(f"advanced.{name}", limit, another, FROM_NOW)
 
     def _check_nothing_lost(
         self, ingest: Checkpoint
@@ -228,19 +277,38 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     def _lost(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
     ) -> tuple[DeltaGap, ...]:
-        skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
+        skips, notes = self.delta.changes == "skip", source_notes(ingest)
         if position.offset is None:
             start = self._planned(ingest, position, table)
-            return planning.lost_of_start(table, start, accepted, skips)
-        return planning.lost_parts(position, table, accepted, skips)
+            return planning.lost_of_start(table, start, notes.lost, skips)
+        following = planning.next_offset(position, table, notes.lost)
+        if _followed(following, notes) is not None:
+            return ()
+        return planning.lost_parts(position, table, notes.lost, skips, self._follows)
 
     def _planned(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
     ) -> Offset:
         if position.offset is None:
-            return self._as_tried(planning.first_offset(table, self.delta.starting))
-        following = planning.next_offset(position, table, source_notes(ingest).lost)
+            first = planning.first_offset(table, self.delta.starting, self._follows)
+            return self._as_tried(first)
+        notes = source_notes(ingest)
+        following = planning.next_offset(position, table, notes.lost)
+        if (followed := _followed(following, notes)) is not None:
+            return followed
+        if self._follows:
+            following = planning.unless_changed(table, following)
         return self._as_tried(following)
+
+    @property
+    def _follows(self) -> bool:
+        return self.delta.changes == "follow"
+
+    def _new_rows(self, act: str) -> tuple[NewRows, ...]:
+        from tidemark.sources.delta.following import NEW_ROWS, read_new_rows
+
+        place = f"{self.places.retractions}/{act}/{NEW_ROWS}"
+        return read_new_rows(place, self.settings.storage_options)
 
     @property
     def _only(self) -> Mapping[str, int] | None:
@@ -286,6 +354,8 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
         offset, lost = self.batch_offset(ingest, batch), source_notes(ingest).lost
+        if offset.follows is not None:
+            return tuple(str(one.part) for one in self._new_rows(offset.follows)), ()
         of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
         accepted = [
@@ -333,10 +403,25 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     def _unread_files(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
     ) -> list[tuple[DeltaPart, AddedFile]]:
-        found = [*files_of(table, self._planned(ingest, position, table))]
-        if position.is_pending and position.offset and position.offset.id == table.id:
-            found += files_of(table, position.offset)
+        planned = self._planned(ingest, position, table)
+        found = [] if planned.follows else [*files_of(table, planned)]
+        if (changed := self._to_follow(ingest, position, table)) is not None:
+            # As many rows as were written, those that were there before too.
+            for number, version in table.versions(changed.versions):
+                files = () if version is None else version.files
+                found += [(DeltaPart(number, file.path), file) for file in files]
+        before = position.offset
+        if position.is_pending and before and before.id == table.id and before.follows is None:
+            found += files_of(table, before)
         return found
+
+
+def _followed(planned: Offset, notes: SourceNotes) -> Offset | None:
+    """What an act follows, where a batch has not read it yet."""
+    act = notes.followed
+    if act is None or (act.id, act.begin) != (planned.id, planned.begin):
+        return None
+    return Offset(act.id, act.begin, act.next, mark=act.mark, follows=act.act)
 
 
 def _change(what: str, before: object, after: object, reason: str) -> Difference:

@@ -10,6 +10,9 @@ What is too large for a batch is read in several, by its files in the order of t
 `skip` so many of the snapshot, or else of version `from`, were read before; with `stop` the batch
 ends before so many of them, and reads nothing else. `next` is `from` then, and `mark` that of the
 version.
+
+With `follows` the versions are read together, as what they changed: the rows that an act of this id
+found to be new (`following.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ File = TypeVar("File")
 @dataclass(frozen=True)
 class Offset:
     """Versions of a table from `begin` to the one before `next`; no `mark`: not known. `skip` and
-    `stop` are of the files of what it reads first."""
+    `stop` are of the files of what it reads first; `follows`: the id of the act."""
 
     id: str
     begin: int
@@ -38,6 +41,7 @@ class Offset:
     mark: str | None = None
     skip: int = 0
     stop: int | None = None
+    follows: str | None = None
 
     @property
     def versions(self) -> range:
@@ -65,7 +69,8 @@ class Offset:
         versions = {"snapshot": self.snapshot, "from": self.begin, "next": self.next}
         skip = {"skip": self.skip} if self.skip else {}
         stop = {} if self.stop is None else {"stop": self.stop}
-        return json.dumps({"id": self.id, **versions, "mark": self.mark, **skip, **stop})
+        follows = {} if self.follows is None else {"follows": self.follows}
+        return json.dumps({"id": self.id, **versions, "mark": self.mark, **skip, **stop, **follows})
 
     @classmethod
     def of(cls, text: str, place: str) -> Offset:
@@ -77,7 +82,7 @@ class Offset:
             versions = int(found["from"]), int(found["next"]), snapshot
             stop = found.get("stop")
             cut = int(found.get("skip", 0)), None if stop is None else int(stop)
-            return cls(str(found["id"]), *versions, found.get("mark"), *cut)
+            return cls(str(found["id"]), *versions, found.get("mark"), *cut, found.get("follows"))
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointUnreadable(
                 f"{place} does not tell which versions of a Delta table a batch reads: "

@@ -31,9 +31,10 @@ class DeltaGap:
     was_planned: bool = False
 
 
-def first_offset(table: SourceTable, starting: str | int) -> Offset:
+def first_offset(table: SourceTable, starting: str | int, follows: bool = False) -> Offset:
     """Of the first batch. `earliest` reads the log from its beginning, or, where that is gone, what
-    the table holds now. Raises SourceNotFound where `starting` is beyond the next version."""
+    the table holds now; so where it `follows` and rows were changed. Raises SourceNotFound where
+    `starting` is beyond the next version."""
     after = table.newest + 1
     if starting == "latest":
         return Offset(table.id, after, after)
@@ -45,7 +46,25 @@ def first_offset(table: SourceTable, starting: str | int) -> Offset:
             )
         # What lies before its first version is another table's.
         return Offset(table.id, max(starting, table.first or 0), after)
-    return _from_the_beginning(table)
+    begin = _from_the_beginning(table)
+    if follows and has_changes(table, begin):
+        return Offset(table.id, after, after, snapshot=table.newest)
+    return begin
+
+
+def has_changes(table: SourceTable, offset: Offset) -> bool:
+    """Does a version of an offset delete or change rows?"""
+    found = table.versions(offset.versions)
+    return any(version is not None and version.changes_rows for _, version in found)
+
+
+def unless_changed(table: SourceTable, offset: Offset) -> Offset:
+    """An offset of a source that is followed: where rows were changed an act reads all of it, and a
+    batch only what one before it left of a snapshot or version."""
+    if not has_changes(table, offset):
+        return offset
+    is_begun = offset.snapshot is None and offset.skip > 0
+    return replace(offset, next=offset.begin + (1 if is_begun else 0))
 
 
 def next_offset(
@@ -73,10 +92,15 @@ def next_offset(
 
 
 def lost_parts(
-    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
+    position: Position[Offset],
+    table: SourceTable,
+    accepted: Sequence[AcceptedLoss],
+    skips: bool,
+    follows: bool = False,
 ) -> tuple[DeltaGap, ...]:
     """What is lost and was not accepted, of the batch that runs again and of the next ones.
-    `skips`: versions that change rows are passed over by the pipeline's own word."""
+    `skips`: versions that change rows are passed over by the pipeline's own word; `follows`: an act
+    reads them."""
     before = position.offset
     if before is None:
         planned = [first_offset(table, "latest")]
@@ -85,7 +109,9 @@ def lost_parts(
         _check_snapshot(table, before)
         planned = [next_offset(position, table, accepted)]
         found = list(_lost_with_the_table(position, before, table, planned[0]))
-        if position.is_pending and before.id == table.id:
+        if follows:
+            planned = [unless_changed(table, planned[0])]
+        if position.is_pending and before.id == table.id and before.follows is None:
             planned.append(before)
     for offset in planned:
         found += _lost_of(table, offset, accepted, skips)
@@ -166,9 +192,9 @@ def moves(position: Position[Offset], planned: Offset) -> bool:
 
 def steps(offset: Offset, table: SourceTable, limits: Advanced) -> list[Offset]:
     """A plan in batches of at most so many files and bytes. A version, or snapshot, that has more
-    is read in several, by its files; no file is cut."""
+    is read in several, by its files; no file is cut, nor what is followed."""
     most = limits.max_files_per_batch or sys.maxsize, limits.max_bytes_per_batch or sys.maxsize
-    if most == (sys.maxsize, sys.maxsize):
+    if most == (sys.maxsize, sys.maxsize) or offset.follows is not None:
         return [offset]
     found: list[Offset] = []
     begun, held = None, (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tidemark.sources.formats.parquet import UNPACKED, parquet_rows, typed_rows
@@ -16,8 +17,9 @@ from tidemark.storage.files import Options
 @dataclass(frozen=True)
 class DeltaSlice(Slice):
     """`part` names the version and the file (`Part`), `uri` is where it lies; `partition` has the
-    values of partition columns as JSON. `most`: only so many rows are read, the first ones. Of a
-    local file only what is read at a time is in memory; of another one the whole file."""
+    values of partition columns as JSON. `most`: only so many rows are read, the first ones; `rows`:
+    only those at these places. Of a local file only what is read at a time is in memory; of another
+    one the whole file."""
 
     part: str
     version: int
@@ -27,6 +29,7 @@ class DeltaSlice(Slice):
     partition: Mapping[str, str]
     options: Options
     most: int | None = None
+    rows: tuple[int, ...] | None = None
 
     @property
     def label(self) -> str:
@@ -43,15 +46,27 @@ class DeltaSlice(Slice):
         row = 0
         for given in parquet_rows(self.part, self.uri, self.options, "The file is gone"):
             rows = given if self.most is None else given.slice(0, self.most - row)
+            places = np.arange(row, row + len(rows))
+            row += len(rows)
+            if self.rows is not None:
+                at = np.flatnonzero(np.isin(places, self.rows))
+                # Arrow filters not all of its forms of text; each can be cut, and put together.
+                runs = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
+                cuts = [rows.slice(int(one[0]), len(one)) for one in runs if len(one)]
+                rows, places = pa.concat_tables([rows.slice(0, 0), *cuts]), places[at]
             number = len(rows)
             origin = pa.table(
                 {
                     "_version": pa.repeat(pa.scalar(self.version, pa.int64()), number),
                     "_file": pa.repeat(pa.scalar(self.path, pa.string()), number),
-                    "_row": pa.array(range(row, row + number), pa.int64()),
+                    "_row": pa.array(places, pa.int64()),
                 }
             )
-            yield typed_rows(rows, origin, most_bytes, lambda _: "The row as JSON", self.partition)
-            row += number
+            if number:
+                yield typed_rows(rows, origin, most_bytes, _name, self.partition)
             if row == self.most:
                 return
+
+
+def _name(_: int) -> str:
+    return "The row as JSON"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused, TableUnsupported
 from tidemark.pipeline.settings.storage_options import delta_options
@@ -33,6 +33,21 @@ _BARE = {"byte", "short", "integer", "long", "float", "double", "boolean"}
 
 def _anywhere(_: str) -> None:
     return None
+
+
+@dataclass(frozen=True)
+class HeldFile:
+    """A file of a snapshot, and the places of its rows that are deleted."""
+
+    file: AddedFile
+    deleted: tuple[int, ...]
+
+    def is_live(self, places: Any) -> Any:
+        """Which of these rows the table holds, as Arrow's booleans."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.invert(pc.is_in(places, pa.array(self.deleted, pa.int64())))
 
 
 @dataclass
@@ -115,26 +130,36 @@ class SourceTable:
                 "have deletion vectors: which rows of its files it holds is not told. Nothing was "
                 "read. Begin with a version whose log is there: source.delta.starting."
             )
+        return tuple(_files(self._at(number)))
+
+    def held(self, number: int) -> dict[str, HeldFile]:
+        """All files that the table held at a version, by their paths, and which of their rows were
+        deleted. DataDamaged where the log does not tell any more."""
+        table = self._at(number)
+        hidden = {}
+        if "deletionVectors" in (self.now.protocol().reader_features or ()):
+            for one in _records(table.deletion_vectors().read_all()):
+                kept = enumerate(one["selection_vector"])
+                hidden[unquote(one["filepath"])] = tuple(at for at, is_kept in kept if not is_kept)
+        found = {}
+        for file in _files(table):
+            ending = file.path if is_uri(file.path) else f"/{file.path}"
+            of_it = (places for uri, places in hidden.items() if uri.endswith(ending))
+            found[file.path] = HeldFile(file, next(of_it, ()))
+        return found
+
+    def _at(self, number: int) -> DeltaTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            held = DeltaTable(self.uri, version=number, storage_options=delta_options(self.options))
+            return DeltaTable(self.uri, version=number, storage_options=delta_options(self.options))
         except DeltaError as error:
             raise DataDamaged(
                 f"What {self.uri} held at version {number}, which a batch was planned to read and "
                 f"did not, is not in its log any more: {error}. Nothing was read. Restore the log "
                 "from a backup, or start a pipeline under a new name."
             ) from error
-        actions: Any = held.get_add_actions(flatten=False)
-        adds = [dict(one) for one in _records(actions)]
-        found = []
-        for one in sorted(adds, key=lambda add: str(add["path"])):
-            partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
-            rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
-            path = path_of(str(one["path"]))
-            found.append(AddedFile(path, partition, rows, size, has_deletions=False))
-        return tuple(found)
 
     def uri_of(self, file: AddedFile) -> str:
         """Where a file lies. Raises SourceRefused where the log names one that is not to be
@@ -211,6 +236,16 @@ def check_is_whole(table: SourceTable, number: int) -> Version:
             "not now. Nothing was read. Run again: the run says what was lost."
         )
     return found
+
+
+def _files(table: DeltaTable) -> Iterator[AddedFile]:
+    """Those of its version, in the order of their paths."""
+    actions: Any = table.get_add_actions(flatten=False)
+    adds = [dict(one) for one in _records(actions)]
+    for one in sorted(adds, key=lambda add: str(add["path"])):
+        partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
+        rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
+        yield AddedFile(path_of(str(one["path"])), partition, rows, size, has_deletions=False)
 
 
 def _records(actions: Any) -> Sequence[Mapping[str, Any]]:

@@ -12,7 +12,8 @@ The life of a retraction, under the pipeline's lease:
    looked at again, and tables of other pipelines that join with it begin a generation too;
 6. the pipeline goes on.
 Killed anywhere after 3, a repetition finishes what the plan says. An undo is the same act the other
-way, without 2: what comes back was published once.
+way, without 2: what comes back was published once. Where a run has followed changes of the source,
+and a check keeps gold back, a repetition finishes that too (`streaming/recompute/following.py`).
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
     ActKind,
+    PipelineAct,
     check_no_unfinished_act,
     release_after,
     stop_for,
@@ -81,6 +83,7 @@ from tidemark.streaming.jobs.entry import (
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
+from tidemark.streaming.recompute.following import finish_following
 from tidemark.streaming.recompute.migration import (
     apply_migration,
     balanced,
@@ -171,8 +174,11 @@ def _work(
     session: StartSession,
     on_lapse: OnLapse,
 ) -> None:
+    begun = unfinished_act(run.warehouse)
+    is_following = begun is not None and begun.kind is ActKind.FOLLOWING
+    finishes = ActKind.FOLLOWING if is_following else ActKind.RETRACTION
     lease = pipeline_lease(
-        run.pipeline, run.settings, run.run_id, RETRACT, on_lapse, finishes=ActKind.RETRACTION
+        run.pipeline, run.settings, run.run_id, RETRACT, on_lapse, finishes=finishes
     )
     with lease as held:
         done.took_over = takeover_text(held.took_over)
@@ -184,6 +190,9 @@ def _work(
             spark = session(run.pipeline, run.settings)
         change = _begun(spark, run, asked, progress, started, done)
         done.begun = True
+        if change.follows is not None:
+            finish_following(spark, run, change, progress, {}, asked.accepted)
+            return
         with progress.stage("move rows"), progress.tasks_of(spark):
             move(spark, run, change)
         retracting = replace(run, run_id=change.run_id)
@@ -260,6 +269,13 @@ def _plan(
         else:
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)
+            act = PipelineAct(ActKind.RETRACTION, asked.undo)
+            if read_retraction(act.folder(run.warehouse)).follows is not None:
+                raise RetractionRefused(
+                    f"The source changed the rows of the act {asked.undo}, and bronze has what it "
+                    "holds instead. Nothing was changed. Change them back in the source; the next "
+                    "run follows."
+                )
     if readers := other_readers(run.warehouse):
         names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
         raise RetractionRefused(

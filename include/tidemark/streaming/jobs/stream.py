@@ -29,6 +29,7 @@ from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.runs.status.recorded_status import record_status
+from tidemark.runs.unfinished_act import ActKind
 from tidemark.storage.lease.halt import halt
 from tidemark.streaming.jobs.entry import (
     Job,
@@ -70,7 +71,9 @@ def run_once(
     """
     outcome, error = Outcome(), None
     try:
-        with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
+        with pipeline_lease(
+            run.pipeline, run.settings, run.run_id, "stream", on_lapse, finishes=ActKind.FOLLOWING
+        ) as lease:
             outcome.took_over = takeover_text(lease.took_over)
             check_losses(run.pipeline, run.warehouse)
             admitted = admit(run.pipeline, run.settings)
@@ -84,7 +87,7 @@ def run_once(
 
                 repair_ops_tables(run.pipeline, run.warehouse, progress.say)
                 spark = starting.result()
-            run_stream(spark, run, admitted, progress, outcome)
+            run_stream(spark, run, admitted, progress, outcome, started)
             if not hold:
                 with progress.stage("validate"):
                     validate_run(run, outcome, started, progress)

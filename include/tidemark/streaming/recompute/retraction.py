@@ -26,7 +26,7 @@ from tidemark.errors import RetractionRefused, RetractionUnproven
 from tidemark.pipeline.expressions.names import KnownName, spark_type
 from tidemark.pipeline.expressions.sql import check_condition
 from tidemark.pipeline.join_rules import scope_of
-from tidemark.pipeline.model import Unique
+from tidemark.pipeline.model import DeltaSource
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -101,7 +101,7 @@ def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: in
         return AskedRows(f"where {asked.where}", asked.where)
     if asked.file is not None:
         file = _file(spark, run, asked.file, version)
-        return AskedRows(f"of the file {file}", f"{_FILE} = {_literal(file)}")
+        return AskedRows(f"of the file {file}", f"{_FILE} = {literal(file)}")
     assert asked.of_run is not None
     batches = ", ".join(map(str, _batches(run, asked.of_run)))
     return AskedRows(f"of the run {asked.of_run}", f"_batch IN ({batches})")
@@ -155,7 +155,8 @@ def _batches(run: Run, of_run: str) -> list[int]:
     )
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text in Spark's SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -200,8 +201,12 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
             f"{place.uri} holds no row that the retraction {act} took out of bronze: it was taken "
             f"back already, or there was none of this id. {_UNTOUCHED}"
         )
-    if run.pipeline.source.unique is not None:
-        _check_not_accepted_since(spark, run, rows, run.pipeline.source.unique)
+    source = run.pipeline.source
+    if source.unique is not None:
+        near = horizon_micros(source.unique)
+        _check_not_accepted_since(spark, run, rows, source.unique.by, near)
+    if isinstance(source, DeltaSource) and source.delta.key is not None:
+        _check_not_accepted_since(spark, run, rows, source.delta.key, None)
     return replace(hits, files=())
 
 
@@ -266,17 +271,18 @@ def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
 
 
 def _check_not_accepted_since(
-    spark: SparkSession, run: Run, rows: DataFrame, unique: Unique
+    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int | None
 ) -> None:
+    """`within_us`: how far event times may be apart, in microseconds; None: as far as they will."""
     time = f"`{run.pipeline.source.event_time.column}`"
     bronze = bronze_at(spark, run, run.warehouse.bronze.existing().version())
     apart = F.abs(F.unix_micros(F.col(f"r.{time}")) - F.unix_micros(F.col(f"b.{time}")))
-    same = F.col(f"r.`{unique.by}`") == F.col(f"b.`{unique.by}`")
-    near = apart <= horizon_micros(unique)
-    twins = rows.alias("r").join(bronze.alias("b"), [same, near], "left_semi").count()
+    same = [F.col(f"r.`{by}`") == F.col(f"b.`{by}`")]
+    near = [] if within_us is None else [apart <= within_us]
+    twins = rows.alias("r").join(bronze.alias("b"), [*same, *near], "left_semi").count()
     if twins:
         raise RetractionRefused(
-            f"{twins:,} of these rows have the same {unique.by} as rows that were accepted since: "
+            f"{twins:,} of these rows have the same {by} as rows that were accepted since: "
             f"both would be in bronze. {_UNTOUCHED} Retract those first."
         )
 

@@ -43,6 +43,7 @@ from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.inputs import counted_rows
 from tidemark.streaming.progress import Progress
+from tidemark.streaming.recompute.following import follow_source
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
 from tidemark.streaming.run.exclude_failing import exclude_failing
@@ -57,8 +58,10 @@ def run_stream(
     admitted: Admitted,
     progress: Progress,
     outcome: Outcome,
+    now: datetime,
 ) -> None:
-    """Ingest what is new in the source and aggregate it into `changes`; gold stays as it is.
+    """Ingest what is new in the source and aggregate it into `changes`; gold stays as it is, unless
+    the source changed rows (`follow_source`). `now` is in UTC.
 
     When it returns, closed windows are repaired, the ledger is written and balances, and
     `outcome.tables` holds the pins for publish. Killed anywhere, the next run finishes what this
@@ -74,6 +77,8 @@ def run_stream(
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
     outcome.restart = run.restart_cases(tables.values())
+    if follow_source(spark, run, progress, now, partial(_ingest, spark, run, progress, outcome)):
+        tables = ensure_tables(spark, run)
     with progress.stage("ingest"), progress.tasks_of(spark):
         _ingest(spark, run, progress, outcome)
     before = {name: state_before(table) for name, table in tables.items()}
@@ -103,7 +108,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         try:
             await_all([start_ingest(spark, ingest, progress)])
         finally:
-            outcome.rows = ingest.rows
+            outcome.rows += ingest.rows
     for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
         outcome.versions[name] = place.existing().version()
 

@@ -1,0 +1,354 @@
+"""Changes of a source are followed: rows that went leave bronze, rows that came are read by a batch
+of their own, and gold has both with one commit of each table.
+
+The life of an act, within a run and under its lease, where the source changed rows and gold stands
+for all of bronze:
+1. compare what the source held with what it holds (`sources/delta/following.py`), and find the
+   rows of bronze that went, by their key; compute each table without them;
+2. keep the plan and the places of the new rows, and stop the pipeline: nothing else runs until 6;
+3. note which versions the ingest's next batch reads together;
+4. move the rows that went to `retracted`, as a retraction does (`retraction.py`);
+5. ingest: one batch, which reads the new rows;
+6. each table begins a generation from bronze, where its checks pass; the ledger gets a line and
+   `ops/upkeep` a row, all is looked at again, and the pipeline goes on.
+Killed anywhere after 2, the next run finishes what the plan says. Gold is as it was until 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.errors import RetractionRefused, RetractionUnproven, UnpublishedChanges
+from tidemark.gold.other_readers import other_readers
+from tidemark.gold.pins import TableResult
+from tidemark.gold.published import publish_note
+from tidemark.gold.views import write_views
+from tidemark.ledger.lines import STAMP
+from tidemark.operators.repaired import MIGRATION
+from tidemark.quality.validate import Judged, check_none_failed
+from tidemark.quality.verdicts import verdict_line, warnings
+from tidemark.recompute.retract.change import Retraction, read_retraction
+from tidemark.recompute.retract.record import (
+    account_for,
+    act_of,
+    keep_change,
+    left_to_begin,
+    prove,
+    record_retraction,
+)
+from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
+from tidemark.recompute.table_change import change_of
+from tidemark.runs.acceptance import CheckOverride
+from tidemark.runs.generations import RETRACT
+from tidemark.runs.reads_others import forget_former
+from tidemark.runs.recorded_runs import try_to_record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.runs.unfinished_act import release_after, stop_for, unfinished_act
+from tidemark.sources.delta.following import SourceChange, new_rows_text
+from tidemark.sources.delta.handle import DeltaSourceHandle
+from tidemark.sources.notes import FollowedVersions, source_notes, write_source_notes
+from tidemark.storage.delta.place import TablePlace
+from tidemark.streaming.arrow_rows import frame_beside_plan
+from tidemark.streaming.gate import judge_publish, record_judged
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
+from tidemark.streaming.recompute.migration import (
+    Migration,
+    apply_migration,
+    balanced,
+    compute_table,
+    plan_migration,
+)
+from tidemark.streaming.recompute.retraction import (
+    AskedRows,
+    Hits,
+    bronze_at,
+    hits_of,
+    literal,
+    move,
+    table_at,
+)
+
+# Who did it, as `ops` tells.
+_BY = "the source"
+_MOST_SHOWN = 5
+_ADVICE = (
+    "Bronze has the source's rows by now, and gold is as it was. Mend the check, and run the "
+    "pipeline; or publish all the same: `tidemark retract {pipeline} --apply --accept --reason …`."
+)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """An act that is begun, and the windows of each table without the rows, where they are known:
+    an act that was begun before knows none."""
+
+    change: Retraction
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+
+
+def follow_source(
+    spark: SparkSession, run: Run, progress: Progress, now: datetime, read: Callable[[], None]
+) -> bool:
+    """Follow what the source changed, or finish to; is gold another now? `read` ingests.
+
+    Nothing is done where the source only grew, is not followed, or gold does not stand for all of
+    bronze yet: the next run follows then. Raises SourceRefused and RetractionRefused where it
+    cannot be followed, and nothing was changed; ChecksFailed where gold stays as it was, and
+    RetractionUnproven: the pipeline stays stopped then. `now` is in UTC.
+    """
+    source, unfinished = run.source, unfinished_act(run.warehouse)
+    if not isinstance(source, DeltaSourceHandle):
+        return False
+    if unfinished is not None:
+        begun = _Begun(read_retraction(unfinished.folder(run.warehouse)))
+    elif (planned := _planned(spark, run, source, progress, now)) is not None:
+        begun = planned
+    else:
+        return False
+    change, computed = begun.change, begun.computed
+    _note(run, change)
+    if change.rows:
+        with progress.stage("move rows"), progress.tasks_of(spark):
+            move(spark, run, change)
+    version = run.warehouse.bronze.existing().version()
+    computed = {name: replace(one, bronze=version, left_out=None) for name, one in computed.items()}
+    with progress.stage("ingest"), progress.tasks_of(spark):
+        read()
+    finish_following(spark, run, change, progress, computed)
+    return bool(change.tables)
+
+
+def finish_following(
+    spark: SparkSession,
+    run: Run,
+    change: Retraction,
+    progress: Progress,
+    computed: Mapping[str, Computed],
+    accepted: CheckOverride | None = None,
+) -> None:
+    """The last step, once bronze has the source's rows. RetractionUnproven where it has not;
+    ChecksFailed unless somebody has accepted that."""
+    _check_read(run, change)
+    follows = replace(run, run_id=change.run_id)
+    plans = {}
+    for name in left_to_begin(change, run.warehouse):
+        with progress.stage(f"{name} anew"), progress.tasks_of(spark):
+            plans[name] = _plan(spark, follows, name, computed.get(name))
+    _check(follows, change, plans, progress, accepted)
+    note = publish_note(change.run_id, change.planned_at, MIGRATION)
+    tables: dict[str, TableResult] = {}
+    for name, plan in plans.items():
+        with progress.stage(f"generation of {name}"), progress.tasks_of(spark):
+            tables[name] = apply_migration(plan, balanced(plan), note)
+            forget_former(run, name, change_of(run.pipeline, run.settings, name, True).former)
+    if change.rows:
+        account_for(change, run.warehouse, datetime.now(UTC))
+    record_retraction(change, run.warehouse)
+    prove(change, run.pipeline, run.warehouse)
+    release_after(run.warehouse)
+    write_views(run.pipeline.tables, run.warehouse)
+    try_to_record_run(run.warehouse.runs, _row(run, change, tables, progress), progress.say)
+    gone = f"{change.rows:,} row{'' if change.rows == 1 else 's'}"
+    progress.say(f"{change.reason}: {gone} went out of bronze, and new ones came")
+
+
+def _planned(
+    spark: SparkSession, run: Run, source: DeltaSourceHandle, progress: Progress, now: datetime
+) -> _Begun | None:
+    """What is to be followed, kept and begun; None where it is nothing, or has to wait."""
+    offset = source.to_follow(run.ingest_checkpoint())
+    if offset is None:
+        return None
+    try:
+        tables = started_tables(run)
+    except UnpublishedChanges as error:
+        progress.say(f"What the source changed waits for the next run: {error}")
+        return None
+    if readers := other_readers(run.warehouse):
+        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
+        raise RetractionRefused(
+            f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
+            "of rows that the source changed is not taken back. Nothing was changed. Let those "
+            "pipelines read the source themselves, or set source.delta.changes to stop."
+        )
+    with progress.stage("compare versions"):
+        found = source.change(offset)
+    planned, bronze = f"{now:{STAMP}}", run.warehouse.bronze.existing()
+    versions = f"versions {offset.begin} to {offset.last} of {source.delta.table}"
+    with progress.stage("find rows"), progress.tasks_of(spark):
+        rows = _rows_of(spark, run, found, str(source.delta.key), bronze.version(), versions)
+    if rows is not None:
+        check_not_frozen(run, rows.hits.first)
+    change = Retraction(
+        id=planned,
+        run_id=f"follow__{planned}",
+        pipeline=run.pipeline.name,
+        planned_at=now,
+        by=_BY,
+        reason=f"{versions} changed rows",
+        what=f"of {versions}",
+        condition="false" if rows is None else rows.asked.condition,
+        bronze=bronze.version(),
+        rows=0 if rows is None else rows.hits.rows,
+        dates=() if rows is None else rows.hits.dates,
+        files=() if rows is None else rows.hits.files,
+        staying=0 if rows is None else rows.hits.staying,
+        # Rows that only came are to queries what any rows are that come.
+        tables=() if rows is None else tables,
+        follows=FollowedVersions(
+            id=offset.id, begin=offset.begin, next=offset.next, mark=offset.mark, act=planned
+        ),
+    )
+    computed = {}
+    for one in change.tables:
+        assert rows is not None
+        with progress.stage(f"{one.table} without them"), progress.tasks_of(spark):
+            rebuilt = change_of(run.pipeline, run.settings, one.table, rebuild=True)
+            left_out = RowsLeftOut(change.condition, rows.hits.held)
+            computed[one.table] = compute_table(spark, run, one.table, rebuilt, left_out)
+    keep_change(change, run.warehouse, new_rows_text(found.new))
+    stop_for(run.warehouse, act_of(change))
+    return _Begun(change, computed)
+
+
+@dataclass(frozen=True)
+class _RowsThatWent:
+    asked: AskedRows
+    hits: Hits
+
+
+def _rows_of(
+    spark: SparkSession, run: Run, found: SourceChange, key: str, version: int, versions: str
+) -> _RowsThatWent | None:
+    """The rows of bronze that went; None where it has none of them. RetractionRefused where bronze
+    does not say which they are."""
+    in_bronze = bronze_at(spark, run, version)
+    text = F.col(f"`{key}`").cast("string").alias("_key")
+    counts = _counts(spark, in_bronze.select(text), (*found.gone, *found.came))
+    refused = f"What {versions} changed cannot be followed: of the key {key} "
+    if several := [one for one, number in counts.items() if number > 1]:
+        raise _refusal(f"{refused}bronze has several rows", several)
+    gone = set(found.gone)
+    if strangers := [one for one in found.came if one in counts and one not in gone]:
+        raise _refusal(f"{refused}bronze has rows that the table did not have", strangers)
+    if missing := [one for one in found.gone if one not in counts]:
+        _check_rejected(spark, run, missing, key, refused)
+    there = [one for one in found.gone if one in counts]
+    if not there:
+        return None
+    listed = ", ".join(map(literal, there))
+    asked = AskedRows(f"of {versions}", f"CAST(`{key}` AS STRING) IN ({listed})")
+    return _RowsThatWent(asked, hits_of(spark, run, asked, version))
+
+
+def _check_rejected(
+    spark: SparkSession, run: Run, keys: Sequence[str], key: str, refused: str
+) -> None:
+    """Rows that bronze does not have were rejected, or retracted by a person; nothing else."""
+    tables, source = run.warehouse, run.pipeline.source
+    (name,) = source.columns[key].path(key)
+    rejects = tables.rejects
+    raw = table_at(spark, rejects, rejects.existing().version()).select(
+        F.get_json_object("raw", f"$['{name}']").alias("_key")
+    )
+    known = _counts(spark, raw, keys)
+    retracted: TablePlace = tables.retracted
+    if (table := retracted.open()) is not None:
+        rows = table_at(spark, retracted, table.version())
+        known |= _counts(spark, rows.select(F.col(f"`{key}`").cast("string").alias("_key")), keys)
+    if missing := [one for one in keys if one not in known]:
+        raise _refusal(f"{refused}neither bronze nor rejects have a row", missing)
+
+
+def _counts(spark: SparkSession, rows: DataFrame, keys: Sequence[str]) -> dict[str, int]:
+    """Which of the keys rows have, and how many rows each has."""
+    wanted = pa.table({"_key": pa.array(sorted({*keys}), pa.string())})
+    found = rows.join(F.broadcast(frame_beside_plan(spark, wanted)), "_key").groupBy("_key").count()
+    return {row["_key"]: row["count"] for row in found.collect()}
+
+
+def _refusal(what: str, keys: Sequence[str]) -> RetractionRefused:
+    shown = ", ".join(keys[:_MOST_SHOWN]) + (" …" if len(keys) > _MOST_SHOWN else "")
+    return RetractionRefused(
+        f"{what}: {shown}. Nothing was changed, and no version of these was read. To go on without "
+        "them set source.delta.changes to stop, and accept them; or let a pipeline of a new name "
+        "read the table."
+    )
+
+
+def _note(run: Run, change: Retraction) -> None:
+    ingest = run.ingest_checkpoint()
+    notes = source_notes(ingest)
+    if notes.followed != change.follows:
+        write_source_notes(ingest, notes.model_copy(update={"followed": change.follows}))
+
+
+def _check_read(run: Run, change: Retraction) -> None:
+    source, follows = run.source, change.follows
+    assert isinstance(source, DeltaSourceHandle)
+    assert follows is not None
+    position = source.position(run.ingest_checkpoint())
+    if position.is_pending or position.offset is None or position.offset.next < follows.next:
+        raise RetractionUnproven(
+            f"The ingest of {run.pipeline.name} has not read what came with {change.what[3:]}. The "
+            f"pipeline stays stopped, and gold is as it was. Run it: `tidemark run "
+            f"{run.pipeline.name}` finishes this."
+        )
+
+
+def _plan(spark: SparkSession, run: Run, name: str, known: Computed | None) -> Migration:
+    rebuilt = change_of(run.pipeline, run.settings, name, rebuild=True)
+    computed = compute_table(spark, run, name, rebuilt) if known is None else known
+    return plan_migration(spark, run, name, rebuilt, computed)
+
+
+def _check(
+    run: Run,
+    change: Retraction,
+    plans: Mapping[str, Migration],
+    progress: Progress,
+    accepted: CheckOverride | None,
+) -> None:
+    """Hold what gold would be to the tables' checks."""
+    found = [judge_publish(run, plan) for plan in plans.values()]
+    judged = Judged(
+        tuple(verdict for one in found for verdict in one.verdicts),
+        tuple(expected for one in found for expected in one.expectations),
+    )
+    row = _row(run, change, {}, progress)
+    record_judged(run, row, judged, accepted, row.ended_at)
+    for warning in warnings(judged.verdicts):
+        progress.say(f"warning: {verdict_line(warning)}")
+    if accepted is None:
+        advice = _ADVICE.format(pipeline=run.pipeline.name)
+        check_none_failed(run.pipeline.name, run.run_id, judged.verdicts, advice)
+
+
+def _row(
+    run: Run, change: Retraction, tables: Mapping[str, TableResult], progress: Progress
+) -> RunResult:
+    """Of `ops/runs`."""
+    return RunResult(
+        pipeline=change.pipeline,
+        run_id=change.run_id,
+        outcome="succeeded",
+        held=False,
+        trigger=RETRACT,
+        scheduled_at=change.planned_at,
+        # As gold's commits note it, whichever try made them.
+        started_at=change.planned_at,
+        ended_at=datetime.now(UTC),
+        seconds=dict(progress.seconds),
+        tables=dict(tables),
+        by=change.by,
+        dag=run.dag,
+        reason=change.reason,
+    )
