@@ -209,7 +209,7 @@ class _Page:
     def pipeline(self, let: Access, asked: Asked) -> Response:
         reading = self._seen(let, asked)
         assert reading.file is not None
-        pipeline, rows = reading.pipeline, reading.runs()
+        pipeline, rows = reading.pipeline, reading.runs
         tables = list(pipeline.tables) if pipeline else []
         drawn = asked["table"] if asked.get("table") in tables else next(iter(tables), None)
         marked = reading.corrections(pipeline, drawn) if pipeline and drawn else ()

@@ -157,5 +157,4 @@ def _largest_first(sums: Numbers) -> list[str]:
 
 def _in_order(steps: Iterable[str]) -> list[str]:
     """The steps of runs as they come; `seconds` is a map, whose order nobody keeps."""
-    known = [*_STEPS]
-    return sorted(steps, key=lambda name: (known.index(name) if name in known else 99, name))
+    return sorted(steps, key=lambda name: (_STEPS.index(name) if name in _STEPS else 99, name))

@@ -58,8 +58,14 @@ def corrections_of(
     check_keys(gold, operator)
     there = {*schema_of(gold).names} & {*schema_of(changes).names}
     values = [name for name in operator.values if name in there]
-    order = {run: at for at, run in enumerate(_in_order(runs))}
-    publishes = sorted(order[row["run"]] for row in runs if _published(row))
+    # Each run at the place of its last start.
+    last = {row["run"]: row["started_at"] for row in sorted(runs, key=lambda r: r["started_at"])}
+    order = {run: at for at, run in enumerate(sorted(last, key=lambda run: last[run]))}
+    publishes = sorted(
+        order[row["run"]]
+        for row in runs
+        if any(table["gold_version"] is not None for table in row["tables"] or ())
+    )
     with duckdb_in_utc() as connection:
         places = pa.array(order.values(), pa.int64())
         connection.register(
@@ -104,16 +110,6 @@ def corrections_of(
         for one in _of_row(values, told[name], list(of), publishes)
     ]
     return tuple(sorted(found, key=lambda one: (-order.get(one.run, -1), one.window_start)))
-
-
-def _in_order(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Each run once, at the place of its last start."""
-    last = {row["run"]: row["started_at"] for row in sorted(runs, key=lambda r: r["started_at"])}
-    yield from sorted(last, key=lambda run: last[run])
-
-
-def _published(row: Mapping[str, Any]) -> bool:
-    return any(table["gold_version"] is not None for table in row["tables"] or ())
 
 
 def _name(operator: Operator, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -61,34 +61,32 @@ class PageReading:
             return None
 
     @cached_property
-    def dag(self) -> str | None:
-        """The Dag that the newest of its recent runs noted. Who may see it rests on that: what
-        keeps it from being read is raised."""
-        rows = self._tables.ask(self.warehouse.runs, *self._runs) or []
-        return next((row["dag"] for row in rows[:RECENT] if row.get("dag")), None)
+    def runs(self) -> list[Row]:
+        """The rows of `ops/runs` of its newest runs, the newest first. Who may see it rests on
+        these: what keeps them from being read is raised."""
+        asked = (self.name, "runs")
+        return (
+            self._tables.ask(
+                self.warehouse.runs, asked, lambda of: recent_rows(of, self.name, MOST_RUNS)
+            )
+            or []
+        )
 
     @property
-    def _runs(self) -> tuple[Hashable, Callable[[DeltaTable], list[Row]]]:
-        return (self.name, "runs"), lambda of: recent_rows(of, self.name, MOST_RUNS)
+    def dag(self) -> str | None:
+        """The Dag that the newest of its recent runs noted."""
+        return next((row["dag"] for row in self.runs[:RECENT] if row.get("dag")), None)
 
     def _ask(
         self, place: TablePlace, question: Hashable, answer: Callable[[DeltaTable], T]
     ) -> T | None:
-        return self._read(place, lambda: self._tables.ask(place, (self.name, question), answer))
-
-    def _read(self, place: TablePlace, ask: Callable[[], T | None]) -> T | None:
         try:
-            return ask()
+            return self._tables.ask(place, (self.name, question), answer)
         except Exception as error:  # noqa: BLE001  whatever it is, the page tells the rest
             what = place.uri.removeprefix(f"{self.warehouse.places.root}/")
             first = str(error).partition("\n")[0]
             self.faults.append(f"{what} cannot be read: {type(error).__name__}: {first}")
             return None
-
-    def runs(self) -> list[Row]:
-        """The rows of `ops/runs` of its newest runs, the newest first."""
-        place = self.warehouse.runs
-        return self._read(place, lambda: self._tables.ask(place, *self._runs)) or []
 
     def ledger(self) -> LedgerReport | None:
         """What `tidemark ledger show` has."""
