@@ -117,6 +117,7 @@ def test_a_row_that_never_came_is_told_with_what_was_rejected(ran: Place) -> Non
 
 
 def test_the_command_tells_the_story_for_people_as_json_and_as_the_function(ran: Place) -> None:
+    ran = ran.again()
     shown = explained(ran, "--key", "key=a")
     assert shown.exit_code == SUCCESS, shown.output
     assert "Gold shows events 5, amount 5, rows 5: corrected, revision 2, by last." in shown.stdout
