@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from tests.storage.s3 import Requests, copy_to_store, s3_server
-from tidemark.storage.delta.place import TablePlace, shared_handles
+from tidemark.storage.delta.place import TablePlace, own_handles, shared_handles
 from tidemark.storage.file_place import FilePlace, one_look
 from tidemark.storage.files import write_bytes
 
@@ -84,6 +85,9 @@ def test_a_shared_handle_is_opened_again_where_the_table_has_changed(
         assert second.version() == 3
         assert place.at_version(0).version() == 0
         assert place.existing().version() == 3
+        with own_handles():
+            assert place.existing() is not second
+        assert place.existing() is second
         shutil.rmtree(tmp_path / "t")
         assert place.open() is None
         append(place)
@@ -124,6 +128,10 @@ def test_that_a_table_has_not_changed_costs_one_request_and_nothing_in_a_look(
             assert asked.count() == {"LIST t/_delta_log/": 2}
             append(there)
             assert there.existing().version() == 3
+            assert there.at_version(1).version() == 1
+            assert there.existing().version() == 3
+            with pytest.raises(DeltaError):
+                there.at_version(4)
 
 
 def test_a_file_that_looks_list_as_it_was_is_read_once_in_a_run(tmp_path: Path) -> None:

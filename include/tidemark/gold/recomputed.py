@@ -23,7 +23,7 @@ from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.place import TablePlace, own_handles
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -137,7 +137,9 @@ def append_recomputed(
     """
     if not windows.num_rows:
         return
-    table = changes.existing()
+    # Whoever computed the windows holds the table as it was.
+    with own_handles():
+        table = changes.existing()
     changes.fence()
     rows = rows_of_changes(schema_of(table), windows, cause, generation, run_id, batch)
     note = RecomputedNote(cause=cause, run=run_id)

@@ -39,10 +39,10 @@ class _Untold(Exception):
 
 
 class OpenedTable(DeltaTable):
-    """A table, opened at its newest version. Raises what delta-rs raises."""
+    """A table, opened at a version, or at its newest one. Raises what delta-rs raises."""
 
-    def __init__(self, place: FilePlace) -> None:
-        super().__init__(place.uri, storage_options=delta_options(place.options))
+    def __init__(self, place: FilePlace, version: int | None = None) -> None:
+        super().__init__(place.uri, version, storage_options=delta_options(place.options))
         self._place = place
         self._noted_at = -1
         self._noted: dict[str, int] = {}

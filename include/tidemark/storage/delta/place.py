@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import TableMismatch
+from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.storage.delta.damage import (
     check_newest_entries,
     check_no_file_in_the_way,
@@ -37,6 +38,17 @@ def shared_handles() -> Iterator[None]:
     try:
         with kept_contents():
             yield
+    finally:
+        _HANDLES.reset(token)
+
+
+@contextmanager
+def own_handles() -> Iterator[None]:
+    """Within `shared_handles`, for what holds a table while it commits to it: each that opens a
+    table has a handle of its own."""
+    token = _HANDLES.set(None)
+    try:
+        yield
     finally:
         _HANDLES.reset(token)
 
@@ -92,6 +104,10 @@ class TablePlace(FilePlace):
 
     def at_version(self, version: int) -> DeltaTable:
         """The table, which a run has made, as it was at a version."""
+        if not is_local(self.uri):
+            # What is wrong is told by opening the newest one.
+            with suppress(DeltaError, OSError):
+                return OpenedTable(self, version)
         # A handle of its own goes back, that of a look stays.
         table = Context().run(self.existing)
         table.load_as_version(version)

@@ -35,7 +35,7 @@ from tidemark.sources.committed import (
 )
 from tidemark.sources.source import Reading
 from tidemark.storage.delta.notes import IngestNote
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.place import TablePlace, shared_handles
 from tidemark.storage.delta.rows import Rows
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
@@ -110,6 +110,7 @@ def _batches_ahead(ingest: Ingest) -> int:
         return 1
 
 
+@shared_handles()
 def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str, Rows]:
     """Commit what is not committed of the batch; a note of what was, and the batch's counts."""
     number = batch.number

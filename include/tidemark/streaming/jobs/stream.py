@@ -30,6 +30,7 @@ from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.runs.status.recorded_status import record_status
 from tidemark.runs.unfinished_act import ActKind
+from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.lease.halt import halt
 from tidemark.streaming.jobs.entry import (
     Job,
@@ -55,6 +56,7 @@ def _run(job: Job[StreamRequest]) -> JobOutcome:
     return JobOutcome(result, job.target, job_exit_code(result.error))
 
 
+@shared_handles()
 def run_once(
     run: Run,
     progress: Progress,

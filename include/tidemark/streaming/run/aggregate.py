@@ -33,6 +33,7 @@ from tidemark.runs.run import TableRun
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.notes import EmittedNote
+from tidemark.storage.delta.place import shared_handles
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, clocked_stream, event_times, input_stream
 from tidemark.streaming.operators.joins import StreamedJoins
@@ -132,6 +133,7 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
     return found
 
 
+@shared_handles()
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
     query_id = plan.table.query
     changes = plan.table.changes.existing()
@@ -151,8 +153,7 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
     else:
         _append_emitted(plan, windows, batch)
-    changes.update_incremental()
-    report.windows = rows_appended(changes, known)
+    report.windows = rows_appended(plan.table.changes.existing(), known)
 
 
 def _append_nothing(plan: Aggregate, batch: int) -> None:

@@ -39,6 +39,8 @@ from tidemark.runs.repair_facts import (
 )
 from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.sources.kinds import row_origin
+from tidemark.storage.delta.place import own_handles
+from tidemark.storage.file_place import one_look
 from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.inputs import counted_rows
@@ -77,17 +79,22 @@ def run_stream(
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
     outcome.restart = run.restart_cases(tables.values())
-    if follow_source(spark, run, progress, now, partial(_ingest, spark, run, progress, outcome)):
+    with own_handles():
+        ingest = partial(_ingest, spark, run, progress, outcome)
+        has_followed = follow_source(spark, run, progress, now, ingest)
+    if has_followed:
         tables = ensure_tables(spark, run)
-    with progress.stage("ingest"), progress.tasks_of(spark):
+    with progress.stage("ingest"), progress.tasks_of(spark), own_handles():
         _ingest(spark, run, progress, outcome)
     before = {name: state_before(table) for name, table in tables.items()}
-    with progress.stage("aggregate"), progress.tasks_of(spark):
+    with progress.stage("aggregate"), progress.tasks_of(spark), own_handles():
         _aggregate(spark, tables, progress)
     with progress.stage("repair"), progress.tasks_of(spark):
         repaired = repair_tables(spark, tables, outcome)
+    with one_look():
+        for name in tables:
+            outcome.tables[name] = pins_of(before[name], repaired[name], outcome)
     for name, table in tables.items():
-        outcome.tables[name] = pins_of(before[name], repaired[name], outcome)
         progress.say(f"{name}: {_summary(outcome.tables[name])}")
         _say_what_fails(table, progress)
     with progress.stage("ledger"):
@@ -223,10 +230,12 @@ def repair_tables(
     spark: SparkSession, tables: Mapping[str, TableRun], outcome: Outcome
 ) -> dict[str, Repaired]:
     """Repair each table; bronze is read at the version that this run's ingest ended with."""
-    return {
-        name: repair(spark, _plan(table, outcome), unpublished_batches(table))
-        for name, table in tables.items()
-    }
+    repaired = {}
+    for name, table in tables.items():
+        with one_look():
+            plan, batches = _plan(table, outcome), unpublished_batches(table)
+        repaired[name] = repair(spark, plan, batches)
+    return repaired
 
 
 def _plan(table: TableRun, outcome: Outcome) -> Repair:
