@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from tests.storage.s3 import Requests, copy_to_store, s3_server
+from tests.storage.s3 import Requests, copy_to_store, make_bucket, s3_server
 from tidemark.storage.delta.place import TablePlace, own_handles, shared_handles
 from tidemark.storage.file_place import FilePlace, one_look
 from tidemark.storage.files import write_bytes
@@ -68,6 +68,20 @@ def test_a_folder_of_a_listed_one_is_not_listed_again(tmp_path: Path) -> None:
             assert place.files("a b") == alone
             assert len(alone) == 2
             assert place.files("none") == {}
+
+
+def test_marks_in_the_place_of_folders_are_no_reason_to_list_again(tmp_path: Path) -> None:
+    asked = Requests(tmp_path / "requests")
+    with s3_server(requests=asked.file) as options:
+        folder = FilePlace("s3://lake/f", options)
+        write_bytes(folder.below("a/1"), b"x", options)
+        for mark in ("f/", "f/a/"):
+            make_bucket(f"{options['AWS_ENDPOINT_URL']}/lake/{mark}")
+        asked = asked.from_now()
+        with one_look():
+            assert len(folder.files()) == 3
+            assert "s3://lake/f/a/1" in folder.files("a")
+        assert asked.count() == {"LIST f/": 1}
 
 
 def test_a_shared_handle_is_opened_again_where_the_table_has_changed(

@@ -72,7 +72,8 @@ def asked_once(what: str, uri: str, ask: Callable[[], Told]) -> Told:
 def _listed(folder: str) -> dict[str, FileFacts] | None:
     """What a look has listed of a folder; None where its files' places do not begin with it."""
     listed: dict[str, FileFacts] | None = (_LOOK.get() or {}).get(("files", folder))
-    if listed is None or not all(uri.startswith(f"{folder}/") for uri in listed):
+    # S3A leaves a file of no bytes in the place of a folder.
+    if listed is None or not all(uri.startswith(f"{folder}/") or uri == folder for uri in listed):
         return None
     return listed
 

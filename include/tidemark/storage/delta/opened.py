@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tidemark.errors import DataDamaged
-from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.storage.delta.damage import LOG
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileMissing, at_once, names_behind
+from tidemark.storage.files import FileMissing, at_once, is_there, names_behind
 from tidemark.storage.json_text import json_value
 
 # A checkpoint is read whole, and so many entries behind it, or delta-rs is asked.
@@ -51,9 +51,14 @@ class OpenedTable(DeltaTable):
 
     def is_newest(self) -> bool:
         """Does the log end with the version that this handle is at? One request tells."""
-        newest = f"{self.version():020}"
-        found = names_behind(self._place.below(LOG), newest, self._place.options)
-        return {name for name in found if _ENTRY.fullmatch(name)} == {f"{newest}.json"}
+        newest, log, options = self.version(), self._place.below(LOG), self._place.options
+        this, following = (f"{number:020}.json" for number in (newest, newest + 1))
+        if is_local(log):
+            return is_there(f"{log}/{this}", options) and not is_there(
+                f"{log}/{following}", options
+            )
+        found = names_behind(log, f"{newest:020}", options)
+        return {name for name in found if _ENTRY.fullmatch(name)} == {this}
 
     def transaction_version(self, app_id: str) -> int | None:
         """What the version that this handle is at says of an app transaction; None for nothing.
