@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from tests.kit.killed import Killed
+from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
-from tidemark import commit_point
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -312,13 +311,12 @@ def cases() -> Iterator[Any]:
             yield pytest.param((point, number), when, marks=marks, id=name)
 
 
-@pytest.mark.parametrize(("point", "when"), cases())
+@pytest.mark.parametrize(("point", "when"), [*cases()])
 def test_killed_anywhere_the_next_run_finishes_it(
     spark: SparkSession,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     point: tuple[str, int],
-    when: str,
+    when: Literal["before", "after"],
 ) -> None:
     place, sales = place_at(tmp_path / "root")
     sales.append(*FIRST)
@@ -326,18 +324,8 @@ def test_killed_anywhere_the_next_run_finishes_it(
     sales.merge((2, 3, "b", 10), (7, 95, "a", -3), (8, 12, "a", 3))
     sales.delete("id = 3")
     name, number = point
-    left = [number]
-
-    def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
-        if (reached, moment) == (name, when):
-            left[0] -= 1
-            if not left[0]:
-                raise Killed(f"{when} {name}")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(commit_point, "on_reach", end)
+    with killed(when, name, number):
         assert run_warm(spark, place, "killed").error is not None
-    assert left == [0]
     succeed(spark, place, "next")
     check(spark, place, sales)
     assert unfinished_act(place.warehouse) is None

@@ -15,13 +15,12 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
-from tests.kit.killed import Killed
+from tests.kit.killed import killed
 from tests.kit.replaying import mended, replay_warm, replayed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
 from tests.kit.running import Place, clicks, quiet, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
-from tidemark import commit_point
 from tidemark.cli.main import app
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
@@ -241,16 +240,7 @@ def cases(points: list[tuple[str, int]]) -> Iterator[Any]:
 
 def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
     """An act that is ended there, as the end of its process would."""
-    left = [time]
-
-    def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
-        if (reached, moment) == (point, when):
-            left[0] -= 1
-            if not left[0]:
-                raise Killed(f"{when} {point}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_point, "on_reach", end)
+    with killed(when, point, time):
         error = replay_warm(spark, place, **to).error
     assert error is not None
     assert error.type == "Killed", error
@@ -326,8 +316,7 @@ def test_a_file_that_does_not_fit_is_refused_with_its_lines(
     file = mended(place, good)
     assert "--reason" in refusal(spark, place, mended=file, reason=" ")
     place.land("3.json", [row(100, "a", 1, "n")])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_point, "on_reach", killed_between)
+    with killed("after", "accepted rows"):
         assert run_warm(spark, place, "killed").error is not None
     error = replay_warm(spark, place, mended=file, dry_run=True).error
     assert error is not None
@@ -338,11 +327,6 @@ def test_a_file_that_does_not_fit_is_refused_with_its_lines(
     changed = {**SOURCE, "rules": []}
     place.content = {**place.content, "source": changed}
     assert "is another than its last run's" in refusal(spark, place, again=True)
-
-
-def killed_between(reached: str, moment: str, _: tuple[object, ...]) -> None:
-    if (reached, moment) == ("accepted rows", "after"):
-        raise Killed
 
 
 def test_what_is_rejected_again_stays_as_it_was_and_is_told(

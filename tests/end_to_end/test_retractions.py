@@ -14,12 +14,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
-from tests.kit.killed import Killed
+from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
 from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
-from tidemark import commit_point
 from tidemark.cli.main import app
 from tidemark.errors import RetractionRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -306,16 +305,7 @@ def cases(points: list[tuple[str, int]]) -> Iterator[Any]:
 
 def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
     """An act that is ended there, as the end of its process would."""
-    left = [time]
-
-    def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
-        if (reached, moment) == (point, when):
-            left[0] -= 1
-            if not left[0]:
-                raise Killed(f"{when} {point}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_point, "on_reach", end)
+    with killed(when, point, time):
         error = retract_warm(spark, place, **to).error
     assert error is not None
     assert error.type == "Killed", error

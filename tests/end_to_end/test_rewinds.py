@@ -15,11 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
-from tests.kit.killed import Killed
+from tests.kit.killed import killed
 from tests.kit.rewinding import rewind_warm
 from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
-from tidemark import commit_point
 from tidemark.cli.main import app
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.unfinished_act import unfinished_act
@@ -130,16 +129,7 @@ def counted(place: Place) -> tuple[int, ...]:
 
 def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
     """A rewind that is ended there, as the end of its process would."""
-    left = [time]
-
-    def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
-        if (reached, moment) == (point, when):
-            left[0] -= 1
-            if not left[0]:
-                raise Killed(f"{when} {point}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_point, "on_reach", end)
+    with killed(when, point, time):
         error = rewind_warm(spark, place, **to).error
     assert error is not None
     assert error.type == "Killed", error

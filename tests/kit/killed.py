@@ -16,12 +16,15 @@ class Killed(RuntimeError):
 
 
 @contextmanager
-def killed(when: Literal["before", "after"], point: str) -> Iterator[None]:
-    """Within it, whoever reaches the point so gets no further."""
+def killed(when: Literal["before", "after"], point: str, time: int = 1) -> Iterator[None]:
+    """Within it, whoever reaches the point so for this time, or a later one, gets no further."""
+    left = [time]
 
     def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
         if (moment, reached) == (when, point):
-            raise Killed(f"{when} {point}")
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Killed(f"{when} {point}")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commit_point, "on_reach", end)
