@@ -24,8 +24,10 @@ from tidemark.sources.delta.following import (
     source_change,
 )
 from tidemark.sources.delta.offsets import Offset
-from tidemark.sources.delta.planning import has_changes, unless_changed
+from tidemark.sources.delta.planning import followed_offset, has_changes, unless_changed
 from tidemark.sources.delta.table import SourceTable, open_table
+from tidemark.sources.notes import FollowedVersions
+from tidemark.sources.position import Position
 
 Held = dict[int | None, str]
 
@@ -175,6 +177,17 @@ def test_a_batch_reads_what_was_begun_and_nothing_of_a_range_in_which_rows_chang
     assert unless_changed(source, begun) == Offset(source.id, 1, 2, skip=1)
     held = Offset(source.id, 1, 3, snapshot=0, skip=1)
     assert unless_changed(source, held) == Offset(source.id, 1, 1, snapshot=0, skip=1)
+
+
+def test_what_an_act_follows_is_planned_until_a_batch_has_read_it() -> None:
+    act = FollowedVersions(id="t", begin=5, next=8, mark=None, act="20260701T000000Z")
+    planned = Offset("t", 5, 8, follows=act.act)
+    assert followed_offset(Position(3, Offset("t", 2, 5)), act) == planned
+    assert Offset.of(planned.text, "offsets/4") == planned
+    # Once it is read, versions that were set back have these numbers again.
+    for other in (Offset("t", 5, 8), Offset("u", 2, 5), Offset("t", 5, 5, skip=1, stop=2)):
+        assert followed_offset(Position(4, other), act) is None
+    assert followed_offset(Position(), act) is None
 
 
 COLUMNS = {"id": "long not null", "at": "timestamp", "key": "string", "amount": "long"}

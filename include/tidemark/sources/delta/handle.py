@@ -281,8 +281,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         if position.offset is None:
             start = self._planned(ingest, position, table)
             return planning.lost_of_start(table, start, notes.lost, skips)
-        following = planning.next_offset(position, table, notes.lost)
-        if _followed(following, notes) is not None:
+        if planning.followed_offset(position, notes.followed) is not None:
             return ()
         return planning.lost_parts(position, table, notes.lost, skips, self._follows)
 
@@ -293,9 +292,9 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
             first = planning.first_offset(table, self.delta.starting, self._follows)
             return self._as_tried(first)
         notes = source_notes(ingest)
-        following = planning.next_offset(position, table, notes.lost)
-        if (followed := _followed(following, notes)) is not None:
+        if (followed := planning.followed_offset(position, notes.followed)) is not None:
             return followed
+        following = planning.next_offset(position, table, notes.lost)
         if self._follows:
             following = planning.unless_changed(table, following)
         return self._as_tried(following)
@@ -414,14 +413,6 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         if position.is_pending and before and before.id == table.id and before.follows is None:
             found += files_of(table, before)
         return found
-
-
-def _followed(planned: Offset, notes: SourceNotes) -> Offset | None:
-    """What an act follows, where a batch has not read it yet."""
-    act = notes.followed
-    if act is None or (act.id, act.begin) != (planned.id, planned.begin):
-        return None
-    return Offset(act.id, act.begin, act.next, mark=act.mark, follows=act.act)
 
 
 def _change(what: str, before: object, after: object, reason: str) -> Difference:

@@ -13,7 +13,7 @@ from tidemark.sources.delta.files import files_of
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
-from tidemark.sources.notes import AcceptedLoss
+from tidemark.sources.notes import AcceptedLoss, FollowedVersions
 from tidemark.sources.position import Position
 from tidemark.storage.files import stat_files
 
@@ -65,6 +65,16 @@ def unless_changed(table: SourceTable, offset: Offset) -> Offset:
         return offset
     is_begun = offset.snapshot is None and offset.skip > 0
     return replace(offset, next=offset.begin + (1 if is_begun else 0))
+
+
+def followed_offset(position: Position[Offset], act: FollowedVersions | None) -> Offset | None:
+    """What an act follows, where the last batch ended before it."""
+    before = position.offset
+    if act is None or before is None or before.stop is not None:
+        return None
+    if (before.id, before.next) != (act.id, act.begin):
+        return None
+    return Offset(act.id, act.begin, act.next, mark=act.mark, follows=act.act)
 
 
 def next_offset(
