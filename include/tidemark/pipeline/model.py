@@ -393,6 +393,12 @@ class Source(_Model, ABC):
         """Where rows come from, as the file says it."""
 
     @property
+    def followed_key(self) -> str | None:
+        """The column by which rows of bronze are found that the source changed; None: it only
+        grows."""
+        return None
+
+    @property
     def named_place(self) -> str | None:
         """The place that the file names, below the root or a URI; None where it names none."""
         return None
@@ -539,6 +545,15 @@ class KafkaTopics(_Model):
     max_message_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="Larger messages are rejected"
     )
+    changes: Literal["upsert", "debezium"] | None = Field(
+        default=None,
+        description="A message is the newest state of the row that its key names, and one without "
+        "a value deletes that row (upsert); or it is a change event of Debezium",
+    )
+    key: KafkaColumnName | None = Field(
+        default=None,
+        description="With `changes`: the column that tells rows apart, as the message's key has it",
+    )
 
     @field_validator("pattern")
     @classmethod
@@ -558,6 +573,10 @@ class KafkaTopics(_Model):
             raise ValueError("`starting` cannot name offsets of a pattern's topics")
         if isinstance(self.starting, dict) and set(self.starting) != set(self.named):
             raise ValueError("`starting` has to name the offsets of the topics that are read")
+        if (self.changes is None) != (self.key is None):
+            raise ValueError("`changes` and `key` go together")
+        if self.changes and self.topic is None:
+            raise ValueError("`changes` goes with one `topic`: its offsets say what is newer")
         return self
 
     @property
@@ -571,6 +590,30 @@ class KafkaTopics(_Model):
 
 
 ValueFormat = Literal["json", "text", "avro", "protobuf", "json_schema"]
+# Of these a value in the source and the one in bronze are one text.
+_TYPES_OF_KEYS = ("string", "int", "long")
+
+
+def _check_followed(source: Source, follows: str, key: str) -> None:
+    """ValueError where rows of bronze could not be found by this key of rows that change."""
+    column = source.columns.get(key)
+    if column is None or column.nullable or column.type not in _TYPES_OF_KEYS:
+        raise ValueError(
+            f"`{key}`, the key of `{follows}`, has to be a column of type "
+            f"{', '.join(_TYPES_OF_KEYS)}, and `not null`"
+        )
+    if column.trim or column.from_text:
+        raise ValueError(
+            f"`{key}`, the key, has to be a column as the source has it: without `trim` or "
+            "`from_text`"
+        )
+    if source.unique is not None:
+        raise ValueError(f"`{follows}` has its `key`, and goes with no `unique`")
+    if source.when is not None or source.explode is not None:
+        raise ValueError(
+            f"`{follows}` finds a row of bronze for a row of the source, and goes with no `when` "
+            "or `explode`"
+        )
 
 
 class KafkaSource(Source):
@@ -612,15 +655,36 @@ class KafkaSource(Source):
         time = self.event_time
         if time.column == kafka_columns.TIME and (time.format != "iso8601" or time.zone):
             raise ValueError(f"event_time: {kafka_columns.TIME} needs no format and no zone")
+        if self.kafka.changes and self.kafka.key:
+            self._check_changes(self.kafka.changes, self.kafka.key)
         return self
+
+    def _check_changes(self, changes: str, key: str) -> None:
+        _check_followed(self, f"changes: {changes}", key)
+        if self.format != "json" or self.key_format not in ("text", "json"):
+            raise ValueError(
+                f"`changes: {changes}` takes values of the format json, and keys of text or json"
+            )
+        path = self.columns[key].path(key)
+        if changes == "upsert" and path[0] != kafka_columns.KEY:
+            raise ValueError(
+                f"`{key}`, the key of `changes: upsert`, has to come of the message's key, which a "
+                "message without a value has too: `_key`, or with `key_format: json` a `field` of "
+                "it, as in `{type: long not null, field: _key.id}`"
+            )
+        if changes == "debezium" and (len(path) > 1 or path[0] in kafka_columns.TYPES):
+            raise ValueError(
+                f"`{key}`, the key of `changes: debezium`, has to be a field of the row itself, "
+                "which Debezium's keys have too"
+            )
 
     @property
     def label(self) -> str:
         return f"kafka: {self.kafka.label}"
 
-
-# Of these a value in the table and the one in bronze are one text.
-_TYPES_OF_KEYS = ("string", "int", "long")
+    @property
+    def followed_key(self) -> str | None:
+        return self.kafka.key
 
 
 class DeltaTableSource(_Model):
@@ -660,31 +724,23 @@ class DeltaSource(Source):
             raise ValueError("`changes: follow` and `key` go together, under `delta`")
         if self.delta.key is None:
             return self
-        column = self.columns.get(self.delta.key)
-        if column is None or column.nullable or column.type not in _TYPES_OF_KEYS:
+        _check_followed(self, "changes: follow", self.delta.key)
+        if len(self.columns[self.delta.key].path(self.delta.key)) > 1:
             raise ValueError(
-                f"`{self.delta.key}`, the key of `changes: follow`, has to be a column of type "
-                f"{', '.join(_TYPES_OF_KEYS)}, and `not null`"
-            )
-        if len(column.path(self.delta.key)) > 1 or column.trim or column.from_text:
-            raise ValueError(
-                f"`{self.delta.key}`, the key, has to be a column of the table as it is: without "
-                "`trim`, `from_text` or a `field` within another"
+                f"`{self.delta.key}`, the key, has to be a column of the table, and no `field` "
+                "within another"
             )
         if self.delta.starting != "earliest":
             raise ValueError("`changes: follow` begins with what the table holds: no `starting`")
-        if self.unique is not None:
-            raise ValueError("`changes: follow` has its `key`, and goes with no `unique`")
-        if self.when is not None or self.explode is not None:
-            raise ValueError(
-                "`changes: follow` finds a row of bronze for a row of the table, and goes with no "
-                "`when` or `explode`"
-            )
         return self
 
     @property
     def label(self) -> str:
         return f"delta: {self.delta.table}"
+
+    @property
+    def followed_key(self) -> str | None:
+        return self.delta.key
 
     @property
     def named_place(self) -> str:
@@ -1475,6 +1531,11 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _limits_of_the_source(self) -> Self:
+        if isinstance(self.source, KafkaSource) and self.source.kafka.changes and self.keep:
+            raise ValueError(
+                f"`keep` goes with no `changes: {self.source.kafka.changes}`: a message that "
+                "changes a row of a frozen window could not be read, and runs would stop at it"
+            )
         if self.advanced.max_bytes_per_batch is None:
             return self
         if isinstance(self.source, KafkaSource):

@@ -14,6 +14,8 @@ FUTURE = "future"
 EXPRESSION, DUPLICATE = "expression", "duplicate"
 # It lies too far after all others.
 JUMP = "jump"
+# Of a message that changes a row: a newer one does it, it takes the row away, or does not name it.
+SUPERSEDED, ROW_DELETED, NO_KEY = "superseded", "row deleted", "no key"
 # Of a message, a file, a version of a table.
 NO_VALUE, UNREADABLE = "no value", "unreadable file"
 CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"
@@ -33,9 +35,11 @@ OF_PARTS = frozenset(
 REASONS = OF_PARTS | frozenset(
     (
         *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
-        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE),
+        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, SUPERSEDED, ROW_DELETED, NO_KEY),
     )
 )
+# What a source in order has, too.
+NO_FAULTS = frozenset((SUPERSEDED, ROW_DELETED))
 
 # As much of a value as a detail shows, in characters.
 SHOWN = 120

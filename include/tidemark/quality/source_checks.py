@@ -14,6 +14,7 @@ from tidemark.pipeline.checks import Freshness, RejectedShare, RowsPerRun, Sever
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.reasons import NO_FAULTS
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.results.result import RunResult
@@ -37,7 +38,7 @@ def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iter
 
 
 def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> CheckVerdict:
-    rejected = sum(run.rows.rejected.values())
+    rejected = sum(rows for why, rows in run.rows.rejected.items() if why not in NO_FAULTS)
     share = rejected / run.rows.judged if run.rows.judged else 0.0
     return CheckVerdict(
         table=None,

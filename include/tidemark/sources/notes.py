@@ -71,6 +71,18 @@ class FollowedVersions(Facts):
     act: str
 
 
+class FollowedOffsets(Facts):
+    """Messages that are read together as what they changed, by the act of this id: `offset` is that
+    of their batch, as the checkpoint has it, and `after` the number of the batch before it."""
+
+    offset: str
+    after: int
+    act: str
+
+
+Followed = FollowedVersions | FollowedOffsets
+
+
 class OfBatch(Protocol):
     """What a kind knows of a loss that is a verdict of one batch."""
 
@@ -92,7 +104,7 @@ class SourceNotes(Facts):
     begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
     clock: tuple[AcceptedClock, ...] = ()
-    followed: FollowedVersions | None = None
+    followed: Followed | None = None
 
 
 def accepted_loss(

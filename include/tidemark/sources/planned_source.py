@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.sources.following import FollowedChange
 from tidemark.sources.notes import (
+    Followed,
     OfBatch,
     SourceNotes,
     accepted_loss,
@@ -68,6 +70,19 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
     def steps(self, ingest: Checkpoint) -> list[Planned]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
+
+    def to_follow(self, ingest: Checkpoint) -> Planned | None:
+        """What an act within the run is to read, as it may change rows that were read; None where
+        there is nothing of that, or a batch has something to read first. Raises as `check`."""
+        return None
+
+    def change(self, ingest: Checkpoint, offset: Planned, act: str) -> FollowedChange:
+        """What that changed, for the act of this id. SourceRefused where it cannot be told."""
+        raise NotImplementedError
+
+    def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
+        """Is what an act follows read and committed?"""
+        raise NotImplementedError
 
     def position(self, ingest: Checkpoint) -> Position[Planned]:
         """Where the ingest stands; before its first batch where that one begins, if it is noted."""

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from tidemark.errors import RetractionRefused
 from tidemark.recompute.rewind.change import CHANGE
-from tidemark.sources.notes import FollowedVersions
+from tidemark.sources.notes import Followed
 from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
@@ -41,7 +41,7 @@ class Retraction(Facts):
     `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
     `files` with other rows, `staying` ones; `twins` rejects repeat them. Of an
     undo the rows are those of the act in `retracted`, and nothing of bronze is written again. Where
-    it `follows` versions of the source, a batch reads the rows that came with them.
+    it `follows` what the source changed, a batch reads the rows that came with that.
     """
 
     format: Literal[1] = 1
@@ -61,7 +61,7 @@ class Retraction(Facts):
     staying: int = 0
     twins: int = 0
     tables: tuple[RetractedTable, ...]
-    follows: FollowedVersions | None = None
+    follows: Followed | None = None
 
     @property
     def transaction(self) -> str:

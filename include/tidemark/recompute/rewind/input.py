@@ -182,11 +182,13 @@ def notes_text(ingest: Checkpoint) -> str | None:
 
 
 def notes_up_to(ingest: Checkpoint, batch: int) -> str | None:
-    """The source's notes without what was accepted, as lost or of the clock, for later batches:
-    these numbers come again, and read other parts. NoteUnreadable as `source_notes`."""
+    """The source's notes without what was accepted, as lost or of the clock, for later batches, and
+    what the last act followed: these numbers come again, and read other parts. NoteUnreadable as
+    `source_notes`."""
     notes = source_notes(ingest)
     if notes == SourceNotes():
         return None
     kept = tuple(one for one in notes.lost if one.batch is None or one.batch <= batch)
     clock = tuple(one for one in notes.clock if one.batch is None or one.batch <= batch)
-    return notes.model_copy(update={"lost": kept, "clock": clock}).model_dump_json(indent=1)
+    update = {"lost": kept, "clock": clock, "followed": None}
+    return notes.model_copy(update=update).model_dump_json(indent=1)

@@ -23,7 +23,14 @@ from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import DeltaGap
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
-from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
+from tidemark.sources.following import FollowedChange
+from tidemark.sources.notes import (
+    Followed,
+    FollowedVersions,
+    OfBatch,
+    SourceNotes,
+    source_notes,
+)
 from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
@@ -37,7 +44,7 @@ from tidemark.sources.source import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.sources.delta.following import NewRows, SourceChange
+    from tidemark.sources.delta.following import NewRows
     from tidemark.sources.delta.log import AddedFile
 
 _MOST_SHOWN = 5
@@ -123,11 +130,29 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
             return None
         return replace(planned, mark=table.mark(planned.last))
 
-    def change(self, offset: Offset) -> SourceChange:
-        """What the versions of an offset changed together. Raises as `source_change`."""
-        from tidemark.sources.delta.following import source_change
+    def change(self, ingest: Checkpoint, offset: Offset, act: str) -> FollowedChange:
+        """Raises as `source_change`."""
+        from tidemark.sources.delta.following import new_rows_text, source_change
 
-        return source_change(self.table(), offset, self._key)
+        found = source_change(self.table(), offset, self._key)
+        follows = FollowedVersions(
+            id=offset.id, begin=offset.begin, next=offset.next, mark=offset.mark, act=act
+        )
+        return FollowedChange(
+            follows,
+            f"versions {offset.begin} to {offset.last} of {self.delta.table}",
+            "To go on without these set source.delta.changes to stop, and accept them; or let a "
+            "pipeline of a new name read the table.",
+            found.gone,
+            found.came,
+            new_rows=new_rows_text(found.new),
+        )
+
+    def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
+        position = self.position(ingest)
+        if position.is_pending or position.offset is None:
+            return False
+        return isinstance(followed, FollowedVersions) and position.offset.next >= followed.next
 
     @property
     def _key(self) -> str:

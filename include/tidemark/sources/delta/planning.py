@@ -13,7 +13,7 @@ from tidemark.sources.delta.files import files_of
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
-from tidemark.sources.notes import AcceptedLoss, FollowedVersions
+from tidemark.sources.notes import AcceptedLoss, Followed, FollowedVersions
 from tidemark.sources.position import Position
 from tidemark.storage.files import stat_files
 
@@ -67,10 +67,10 @@ def unless_changed(table: SourceTable, offset: Offset) -> Offset:
     return replace(offset, next=offset.begin + (1 if is_begun else 0))
 
 
-def followed_offset(position: Position[Offset], act: FollowedVersions | None) -> Offset | None:
+def followed_offset(position: Position[Offset], act: Followed | None) -> Offset | None:
     """What an act follows, where the last batch ended before it."""
     before = position.offset
-    if act is None or before is None or before.stop is not None:
+    if not isinstance(act, FollowedVersions) or before is None or before.stop is not None:
         return None
     if (before.id, before.next) != (act.id, act.begin):
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import (
     InputLost,
     LedgerUnbalanced,
+    SourceChanging,
     SourceNotFound,
 )
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
@@ -23,6 +25,7 @@ from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_t
 from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.connections import client_options, connection_of, registry_of
+from tidemark.sources.following import FollowedChange
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.offsets import (
@@ -30,11 +33,18 @@ from tidemark.sources.kafka.offsets import (
     OffsetRange,
     TopicOffset,
     offset_of,
+    offset_text,
     ranges,
     without,
 )
 from tidemark.sources.kafka.planning import Plan
-from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
+from tidemark.sources.notes import (
+    Followed,
+    FollowedOffsets,
+    OfBatch,
+    SourceNotes,
+    source_notes,
+)
 from tidemark.sources.planned_source import Begin, PlannedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
@@ -42,6 +52,7 @@ from tidemark.sources.source import (
     Lag,
     LostInput,
     OriginColumn,
+    PartUnreadable,
     PartVerdict,
     Reading,
     Slice,
@@ -50,10 +61,13 @@ from tidemark.sources.source import (
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+    from tidemark.sources.kafka.changes import NewestMessages, RowKeys
     from tidemark.sources.kafka.slices import KafkaSlice
     from tidemark.sources.kafka.values import Schemas
 
 _SECONDS = 5.0
+# With `changes`: so many are read by the first batch, and by an act after it, at most.
+_MOST_AT_FIRST, _MOST_FOLLOWED = 10_000_000, 1_000_000
 Starting = str | dict[str, dict[int, int]]
 # A guess, for `unread_bytes`.
 _BYTES_OF_A_MESSAGE = 500
@@ -146,10 +160,46 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         position, plan = self._check_nothing_lost(ingest)
+        most = self.pipeline.advanced.max_messages_per_batch
+        if self._row_keys is not None and position.batch >= 0:
+            act = source_notes(ingest).followed
+            followed = planning.followed_offset(position, act, plan.offset)
+            return [] if followed is None else planning.steps(followed, None, position.offset)
         if not planning.moves(position, plan.offset):
             return []
-        most = self.pipeline.advanced.max_messages_per_batch
+        if self._row_keys is not None:
+            return [planning.first_step(plan.offset, most or _MOST_AT_FIRST)[0]]
         return planning.steps(plan.offset, most, position.offset)
+
+    def to_follow(self, ingest: Checkpoint) -> Offset | None:
+        """All that came since the first batch: any message may be of a row that was read."""
+        if self._row_keys is None:
+            return None
+        position, plan = self._check_nothing_lost(ingest)
+        if position.batch < 0 or position.is_pending:
+            return None
+        if not planning.moves(position, plan.offset):
+            return None
+        most = self.pipeline.advanced.max_messages_per_batch or _MOST_FOLLOWED
+        return planning.first_step(plan.offset, most)[0]
+
+    def change(self, ingest: Checkpoint, offset: Offset, act: str) -> FollowedChange:
+        """Raises as `newest_messages` and as `Slice.lines`."""
+        read = ranges(offset)
+        keys = self._newest(read, with_keys=True).keys
+        offsets = ", ".join(f"{one.partition}: {one.first}-{one.last}" for one in read)
+        return FollowedChange(
+            FollowedOffsets(offset=offset_text(offset), after=self.position(ingest).batch, act=act),
+            f"messages of {self.kafka.label} ({offsets or 'none'})",
+            "Where this stays so, let a pipeline of a new name read the topic.",
+            gone=tuple(keys),
+            were_read=False,
+            parts={key: partition for key, (partition, _) in keys.items()},
+        )
+
+    def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
+        position = self.position(ingest)
+        return not position.is_pending and planning.is_read(position, followed)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, plan = self._check_nothing_lost(ingest)
@@ -195,7 +245,14 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         from tidemark.sources.kafka.slices import in_slices
 
-        parts = in_slices(map(OffsetRange.of, reading.read))
+        read = [*map(OffsetRange.of, reading.read)]
+        parts = in_slices(read)
+        if self._row_keys is not None:
+            newest = self._newest(read)
+            return [
+                self._slice(*together, newest=newest.only(one.partition for one in together))
+                for together in parts
+            ]
         if not self._slice().as_lines.ask_registry:
             return [self._slice(*together) for together in parts]
         from tidemark.sources.kafka.registry import kept_schemas
@@ -265,11 +322,13 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         kafka = self.kafka.model_dump(
             mode="json", exclude={"topic", "topics", "pattern", "starting"}, exclude_unset=True
         )
+        one, *more = names = sorted(states)
+        named = {"topics": names} if more else {"topic": one}
         source = {
             "first_messages": ends_behind(planned, messages),
             "below": str(copies.parent),
             **self.pipeline.source.model_dump(include={"format", "key_format"}, exclude_unset=True),
-            "kafka": {**kafka, "topics": sorted(states), "starting": begin},
+            "kafka": {**kafka, **named, "starting": begin},
         }
         partitions = len({(one.topic(), one.partition()) for one in messages})
         return FirstRows(source, len(messages), partitions, "message", "partition")
@@ -278,13 +337,41 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         yield from topic_changes(old, new)
 
-    def _slice(self, *ranges: OffsetRange, schemas: Schemas = MappingProxyType({})) -> KafkaSlice:
+    def _slice(
+        self,
+        *ranges: OffsetRange,
+        schemas: Schemas = MappingProxyType({}),
+        newest: NewestMessages | None = None,
+    ) -> KafkaSlice:
         from tidemark.sources.kafka.messages import as_lines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
-        lines = as_lines(self.pipeline, self.kafka.max_message_bytes, schemas)
+        lines = as_lines(self.pipeline, self.kafka.max_message_bytes, schemas, newest)
         return KafkaSlice(ranges, self.kafka.connection, options, lines)
+
+    @property
+    def _row_keys(self) -> RowKeys | None:
+        from tidemark.sources.kafka.changes import RowKeys
+
+        assert isinstance(self.pipeline.source, KafkaSource)
+        return RowKeys.of(self.pipeline.source)
+
+    def _newest(self, read: Sequence[OffsetRange], with_keys: bool = False) -> NewestMessages:
+        """Which messages of these ranges count. SourceChanging where some are gone by now."""
+        from tidemark.sources.kafka.changes import newest_messages
+        from tidemark.sources.kafka.slices import in_slices
+
+        keys = self._row_keys
+        assert keys is not None
+        pieces = (self._slice(*together).messages() for together in in_slices(read))
+        try:
+            return newest_messages(chain.from_iterable(pieces), keys, with_keys)
+        except PartUnreadable as error:
+            raise SourceChanging(
+                f"{error.part} of the connection `{self.kafka.connection}`: {error.cause}. Nothing "
+                "of it was read. The next try says what was lost."
+            ) from error
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
         position, plan = self._plan(ingest)
@@ -420,7 +507,7 @@ def topic_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         )
         what, verdict = "source.kafka.isolation", ChangeVerdict.NOT_ALLOWED
         yield Difference(INGEST, what, was.isolation, now.isolation, verdict, reason)
-    for name in ("offsets_without_record", "max_message_bytes"):
+    for name in ("offsets_without_record", "max_message_bytes", "changes", "key"):
         if getattr(was, name) != getattr(now, name):
             yield _change(f"source.kafka.{name}", getattr(was, name), getattr(now, name), FROM_NOW)
     for name in ("format", "key_format"):

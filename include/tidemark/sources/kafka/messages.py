@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from tidemark.judge.json_text import LineReader
 from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, TYPES
 from tidemark.pipeline.model import KafkaSource, Pipeline
 from tidemark.pipeline.reasons import MALFORMED, NO_VALUE, TOO_LARGE
+from tidemark.sources.kafka.changes import NewestMessages, RowKeys
 from tidemark.sources.kafka.values import MessageValues, Schemas, ValueUnusable
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON, TypedRows
@@ -36,12 +38,15 @@ _BLANK = b" \t\r\n"
 @dataclass(frozen=True)
 class AsLines:
     """Which further fields a line has (`fields`), how large a value may be by the pipeline, and how
-    values are written, and keys; `keys` None: they are text."""
+    values are written, and keys; `keys` None: they are text. Where messages change rows, which row
+    each is of, and which of them count."""
 
     fields: tuple[str, ...]
     most_bytes: int
     values: MessageValues
     keys: MessageValues | None = None
+    row_keys: RowKeys | None = None
+    newest: NewestMessages | None = None
 
     def needed(self, messages: Sequence[Message]) -> set[str]:
         """The ids of schemas that these messages name and that are not known."""
@@ -69,7 +74,8 @@ class AsLines:
     def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
         """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
         its further fields, of more than `most_bytes` is too large by any pipeline."""
-        lines = [self._line(message, most_bytes) for message in messages]
+        reader = LineReader()
+        lines = [self._line(message, most_bytes, reader) for message in messages]
         columns: dict[str, pa.Array[Any]] = {
             "_value": pa.array([one.value for one in lines], pa.binary()),
             AS_READ: pa.array([one.as_read for one in lines], pa.binary()),
@@ -78,15 +84,19 @@ class AsLines:
         }
         return pa.table({**columns, **_origin(messages)})
 
-    def _line(self, message: Message, most_bytes: int) -> _Line:
-        value = message.value()
+    def _line(self, message: Message, most_bytes: int, reader: LineReader) -> _Line:
+        value, most = message.value(), min(self.most_bytes, most_bytes)
+        if self.newest is not None and (verdict := self.newest.verdict(*_place(message))):
+            large = value is not None and len(value) > most
+            return _Line(LargeLine(value).shown if value and large else value, None, *verdict)
         if value is None:
             return _Line(None, None, NO_VALUE, "The message has no value (a tombstone)")
-        if len(value) > (most := min(self.most_bytes, most_bytes)):
+        if len(value) > most:
             return _too_large(value, "The value", most)
         try:
             said = self.values.line(value, self.values.header(message))
-            line = spliced(said, self._fields(message)) if self.fields else said
+            row = said if self.row_keys is None else self.row_keys.row(said, reader)
+            line = spliced(row, self._fields(message)) if self.fields else row
         except ValueUnusable as error:
             return _Line(value, None, MALFORMED, str(error))
         if len(line) > most_bytes:
@@ -124,17 +134,22 @@ class AsLines:
 
 
 def as_lines(
-    pipeline: Pipeline, most_bytes: int, schemas: Schemas = MappingProxyType({})
+    pipeline: Pipeline,
+    most_bytes: int,
+    schemas: Schemas = MappingProxyType({}),
+    newest: NewestMessages | None = None,
 ) -> AsLines:
     """A function that makes lines of messages, with the columns of the pipeline that are the
-    message's own. `schemas`: those that are known of a registry, by their ids."""
+    message's own. `schemas`: those that are known of a registry, by their ids; `newest`: which
+    count, where messages change rows."""
     source = pipeline.source
     assert isinstance(source, KafkaSource)
     declared = {column.path(name)[0] for name, column in source.columns.items()}
     fields = tuple(name for name in TYPES if name in declared)
     text = KEY not in declared or source.key_format == "text"
     keys = None if text else MessageValues(source.key_format, schemas, "key")
-    return AsLines(fields, most_bytes, MessageValues(source.format, schemas), keys)
+    values = MessageValues(source.format, schemas)
+    return AsLines(fields, most_bytes, values, keys, RowKeys.of(source), newest)
 
 
 def spliced(value: bytes, fields: bytes) -> bytes:
@@ -145,6 +160,13 @@ def spliced(value: bytes, fields: bytes) -> bytes:
     rest = body[1:]
     comma = b"" if rest.lstrip(_BLANK).startswith(b"}") else b","
     return b"{" + fields + comma + rest
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
 
 
 def _origin(messages: Sequence[Message]) -> dict[str, pa.Array[Any]]:

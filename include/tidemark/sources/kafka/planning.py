@@ -10,9 +10,18 @@ from dataclasses import dataclass, replace
 
 from tidemark.pipeline.reasons import CUT_OFF, DELETED, EXPIRED, REPLACED
 from tidemark.sources.kafka.client import TopicState
-from tidemark.sources.kafka.offsets import Offset, OffsetRange, TopicOffset, ranges, without
-from tidemark.sources.notes import AcceptedLoss
+from tidemark.sources.kafka.offsets import (
+    Offset,
+    OffsetRange,
+    TopicOffset,
+    offset_of,
+    ranges,
+    without,
+)
+from tidemark.sources.notes import AcceptedLoss, Followed, FollowedOffsets
 from tidemark.sources.position import Position
+
+_NOTE = "the note of what an act follows"
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,36 @@ def moves(position: Position[Offset], planned: Offset) -> bool:
     if position.batch < 0 or before is None:
         return True
     return _ends(before) != _ends(planned) or bool(ranges(planned))
+
+
+def followed_offset(position: Position[Offset], act: Followed | None, now: Offset) -> Offset | None:
+    """What an act follows and no batch has read, less what is not kept any more: `now` is the plan
+    by what the topic holds."""
+    if not isinstance(act, FollowedOffsets) or position.batch not in (act.after, act.after + 1):
+        return None
+    if is_read(position, act):
+        return None
+    planned = offset_of(act.offset, _NOTE)
+    return {name: _kept(one, now.get(name)) for name, one in planned.items()}
+
+
+def _kept(planned: TopicOffset, now: TopicOffset | None) -> TopicOffset:
+    if now is None or now.id != planned.id:
+        return planned
+    begin = {
+        partition: min(max(first, now.begin.get(partition, 0)), planned.next[partition])
+        for partition, first in planned.begin.items()
+    }
+    return replace(planned, begin=begin)
+
+
+def is_read(position: Position[Offset], act: Followed) -> bool:
+    """Has a batch read what an act follows? Offsets that were cut off and written anew come again,
+    so the last batch may end where the act does, and be the one before it."""
+    assert isinstance(act, FollowedOffsets)
+    if position.offset is None or position.batch <= act.after:
+        return False
+    return _ends(position.offset) == _ends(offset_of(act.offset, _NOTE))
 
 
 def steps(planned: Offset, most: int | None, before: Offset | None = None) -> list[Offset]:

@@ -34,6 +34,7 @@ from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.expectations import TableExpectations
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.quality.verdicts import CheckVerdict, failures, verdict_line, warnings
@@ -269,13 +270,7 @@ def _plan(
         else:
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)
-            act = PipelineAct(ActKind.RETRACTION, asked.undo)
-            if read_retraction(act.folder(run.warehouse)).follows is not None:
-                raise RetractionRefused(
-                    f"The source changed the rows of the act {asked.undo}, and bronze has what it "
-                    "holds instead. Nothing was changed. Change them back in the source; the next "
-                    "run follows."
-                )
+            _check_not_of_the_source(run, asked.undo)
     if readers := other_readers(run.warehouse):
         names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
         raise RetractionRefused(
@@ -306,6 +301,27 @@ def _plan(
     if asked.undo is None:
         _compare(spark, run, RowsLeftOut(condition, hits.held), progress, done)
     return done.change
+
+
+def _check_not_of_the_source(run: Run, act: str) -> None:
+    """RetractionRefused where the rows of an act are to be as the source has them, and it may have
+    changed or deleted them since."""
+    undone = read_retraction(PipelineAct(ActKind.RETRACTION, act).folder(run.warehouse))
+    if undone.follows is not None:
+        raise RetractionRefused(
+            f"The source changed the rows of the act {act}, and bronze has what it holds instead. "
+            "Nothing was changed. Change them back in the source; the next run follows."
+        )
+    ingest = run.ingest_checkpoint()
+    last = ingest.last_batch("offsets")
+    if run.pipeline.source.followed_key is None or last is None:
+        return
+    if ingest.offsets(last).batch_time_ms >= epoch_ms(undone.planned_at):
+        raise RetractionRefused(
+            f"{run.pipeline.source.label} was read since the retraction {act}, and may have "
+            "changed or deleted these rows. Nothing was changed. Write them again in the source; "
+            "the next run follows."
+        )
 
 
 def _compare(

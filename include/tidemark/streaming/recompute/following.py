@@ -3,10 +3,12 @@ of their own, and gold has both with one commit of each table.
 
 The life of an act, within a run and under its lease, where the source changed rows and gold stands
 for all of bronze:
-1. compare what the source held with what it holds (`sources/delta/following.py`), and find the
-   rows of bronze that went, by their key; compute each table without them;
-2. keep the plan and the places of the new rows, and stop the pipeline: nothing else runs until 6;
-3. note which versions the ingest's next batch reads together;
+1. ask the source what it changed (of a table `sources/delta/following.py`, of messages
+   `sources/kafka/changes.py`), and find the rows of bronze that went, by their key; compute each
+   table without them;
+2. keep the plan, of a table with the places of the new rows, and stop the pipeline: nothing else
+   runs until 6;
+3. note what the ingest's next batch reads together;
 4. move the rows that went to `retracted`, as a retraction does (`retraction.py`);
 5. ingest: one batch, which reads the new rows;
 6. each table begins a generation from bronze, where its checks pass; the ledger gets a line and
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +34,7 @@ from tidemark.gold.published import publish_note
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.kafka_columns import PARTITION
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.recompute.retract.change import Retraction, read_retraction
@@ -51,9 +55,10 @@ from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import release_after, stop_for, unfinished_act
-from tidemark.sources.delta.following import SourceChange, new_rows_text
-from tidemark.sources.delta.handle import DeltaSourceHandle
-from tidemark.sources.notes import FollowedVersions, source_notes, write_source_notes
+from tidemark.sources.following import FollowedChange
+from tidemark.sources.kafka.changes import check_in_one_partition
+from tidemark.sources.notes import source_notes, write_source_notes
+from tidemark.sources.planned_source import PlannedSourceHandle
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, record_judged
@@ -79,6 +84,8 @@ from tidemark.streaming.recompute.retraction import (
 # Who did it, as `ops` tells.
 _BY = "the source"
 _MOST_SHOWN = 5
+# More rows than these do not go in one act: their keys stand in its plan.
+_MOST_GONE = 100_000
 _ADVICE = (
     "Bronze has the source's rows by now, and gold is as it was. Mend the check, and run the "
     "pipeline; or publish all the same: `tidemark retract {pipeline} --apply --accept --reason …`."
@@ -105,7 +112,7 @@ def follow_source(
     RetractionUnproven: the pipeline stays stopped then. `now` is in UTC.
     """
     source, unfinished = run.source, unfinished_act(run.warehouse)
-    if not isinstance(source, DeltaSourceHandle):
+    if not isinstance(source, PlannedSourceHandle):
         return False
     if unfinished is not None:
         begun = _Begun(read_retraction(unfinished.folder(run.warehouse)))
@@ -161,10 +168,15 @@ def finish_following(
 
 
 def _planned(
-    spark: SparkSession, run: Run, source: DeltaSourceHandle, progress: Progress, now: datetime
+    spark: SparkSession,
+    run: Run,
+    source: PlannedSourceHandle[Any],
+    progress: Progress,
+    now: datetime,
 ) -> _Begun | None:
     """What is to be followed, kept and begun; None where it is nothing, or has to wait."""
-    offset = source.to_follow(run.ingest_checkpoint())
+    ingest = run.ingest_checkpoint()
+    offset = source.to_follow(ingest)
     if offset is None:
         return None
     try:
@@ -177,14 +189,13 @@ def _planned(
         raise RetractionRefused(
             f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
             "of rows that the source changed is not taken back. Nothing was changed. Let those "
-            "pipelines read the source themselves, or set source.delta.changes to stop."
+            "pipelines read the source themselves."
         )
-    with progress.stage("compare versions"):
-        found = source.change(offset)
     planned, bronze = f"{now:{STAMP}}", run.warehouse.bronze.existing()
-    versions = f"versions {offset.begin} to {offset.last} of {source.delta.table}"
+    with progress.stage("compare"):
+        found = source.change(ingest, offset, planned)
     with progress.stage("find rows"), progress.tasks_of(spark):
-        rows = _rows_of(spark, run, found, str(source.delta.key), bronze.version(), versions)
+        rows = _rows_of(spark, run, found, bronze.version())
     if rows is not None:
         check_not_frozen(run, rows.hits.first)
     change = Retraction(
@@ -193,8 +204,8 @@ def _planned(
         pipeline=run.pipeline.name,
         planned_at=now,
         by=_BY,
-        reason=f"{versions} changed rows",
-        what=f"of {versions}",
+        reason=f"{found.label} changed rows",
+        what=f"of {found.label}",
         condition="false" if rows is None else rows.asked.condition,
         bronze=bronze.version(),
         rows=0 if rows is None else rows.hits.rows,
@@ -203,9 +214,7 @@ def _planned(
         staying=0 if rows is None else rows.hits.staying,
         # Rows that only came are to queries what any rows are that come.
         tables=() if rows is None else tables,
-        follows=FollowedVersions(
-            id=offset.id, begin=offset.begin, next=offset.next, mark=offset.mark, act=planned
-        ),
+        follows=found.follows,
     )
     computed = {}
     for one in change.tables:
@@ -214,7 +223,7 @@ def _planned(
             rebuilt = change_of(run.pipeline, run.settings, one.table, rebuild=True)
             left_out = RowsLeftOut(change.condition, rows.hits.held)
             computed[one.table] = compute_table(spark, run, one.table, rebuilt, left_out)
-    keep_change(change, run.warehouse, new_rows_text(found.new))
+    keep_change(change, run.warehouse, found.new_rows)
     stop_for(run.warehouse, act_of(change))
     return _Begun(change, computed)
 
@@ -226,31 +235,50 @@ class _RowsThatWent:
 
 
 def _rows_of(
-    spark: SparkSession, run: Run, found: SourceChange, key: str, version: int, versions: str
+    spark: SparkSession, run: Run, found: FollowedChange, version: int
 ) -> _RowsThatWent | None:
     """The rows of bronze that went; None where it has none of them. RetractionRefused where bronze
     does not say which they are."""
+    key = run.pipeline.source.followed_key
     in_bronze = bronze_at(spark, run, version)
     text = F.col(f"`{key}`").cast("string").alias("_key")
     counts = _counts(spark, in_bronze.select(text), (*found.gone, *found.came))
-    refused = f"What {versions} changed cannot be followed: of the key {key} "
+    refused = f"What {found.label} changed cannot be followed: of the key {key} "
     if several := [one for one, number in counts.items() if number > 1]:
-        raise _refusal(f"{refused}bronze has several rows", several)
+        raise _refusal(f"{refused}bronze has several rows", several, found.way_on)
     gone = set(found.gone)
     if strangers := [one for one in found.came if one in counts and one not in gone]:
-        raise _refusal(f"{refused}bronze has rows that the table did not have", strangers)
-    if missing := [one for one in found.gone if one not in counts]:
-        _check_rejected(spark, run, missing, key, refused)
+        what = f"{refused}bronze has rows that the source did not have"
+        raise _refusal(what, strangers, found.way_on)
     there = [one for one in found.gone if one in counts]
+    if found.were_read and len(there) < len(found.gone):
+        missing = [one for one in found.gone if one not in counts]
+        _check_rejected(spark, run, missing, str(key), refused, found.way_on)
+    if len(there) > _MOST_GONE:
+        raise RetractionRefused(
+            f"{found.label[0].upper()}{found.label[1:]} changed {len(there):,} rows of bronze, and "
+            f"at most {_MOST_GONE:,} go in one act. Nothing was changed. Let an act read less "
+            "(advanced.max_messages_per_batch)."
+        )
     if not there:
         return None
     listed = ", ".join(map(literal, there))
-    asked = AskedRows(f"of {versions}", f"CAST(`{key}` AS STRING) IN ({listed})")
+    condition = f"CAST(`{key}` AS STRING) IN ({listed})"
+    if found.parts is not None:
+        _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
+    asked = AskedRows(f"of {found.label}", condition)
     return _RowsThatWent(asked, hits_of(spark, run, asked, version))
 
 
+def _check_parts(rows: DataFrame, parts: Mapping[str, int]) -> None:
+    """SourceRefused where rows come from other partitions than the messages that change them."""
+    check_in_one_partition(
+        [one["_key"] for one in rows.toLocalIterator() if parts[one["_key"]] != one[PARTITION]]
+    )
+
+
 def _check_rejected(
-    spark: SparkSession, run: Run, keys: Sequence[str], key: str, refused: str
+    spark: SparkSession, run: Run, keys: Sequence[str], key: str, refused: str, way_on: str
 ) -> None:
     """Rows that bronze does not have were rejected, or retracted by a person; nothing else."""
     tables, source = run.warehouse, run.pipeline.source
@@ -265,7 +293,7 @@ def _check_rejected(
         rows = table_at(spark, retracted, table.version())
         known |= _counts(spark, rows.select(F.col(f"`{key}`").cast("string").alias("_key")), keys)
     if missing := [one for one in keys if one not in known]:
-        raise _refusal(f"{refused}neither bronze nor rejects have a row", missing)
+        raise _refusal(f"{refused}neither bronze nor rejects have a row", missing, way_on)
 
 
 def _counts(spark: SparkSession, rows: DataFrame, keys: Sequence[str]) -> dict[str, int]:
@@ -275,12 +303,10 @@ def _counts(spark: SparkSession, rows: DataFrame, keys: Sequence[str]) -> dict[s
     return {row["_key"]: row["count"] for row in found.collect()}
 
 
-def _refusal(what: str, keys: Sequence[str]) -> RetractionRefused:
+def _refusal(what: str, keys: Sequence[str], way_on: str) -> RetractionRefused:
     shown = ", ".join(keys[:_MOST_SHOWN]) + (" …" if len(keys) > _MOST_SHOWN else "")
     return RetractionRefused(
-        f"{what}: {shown}. Nothing was changed, and no version of these was read. To go on without "
-        "them set source.delta.changes to stop, and accept them; or let a pipeline of a new name "
-        "read the table."
+        f"{what}: {shown}. Nothing was changed, and none of what changed them was read. {way_on}"
     )
 
 
@@ -293,10 +319,9 @@ def _note(run: Run, change: Retraction) -> None:
 
 def _check_read(run: Run, change: Retraction) -> None:
     source, follows = run.source, change.follows
-    assert isinstance(source, DeltaSourceHandle)
+    assert isinstance(source, PlannedSourceHandle)
     assert follows is not None
-    position = source.position(run.ingest_checkpoint())
-    if position.is_pending or position.offset is None or position.offset.next < follows.next:
+    if not source.has_followed(run.ingest_checkpoint(), follows):
         raise RetractionUnproven(
             f"The ingest of {run.pipeline.name} has not read what came with {change.what[3:]}. The "
             f"pipeline stays stopped, and gold is as it was. Run it: `tidemark run "

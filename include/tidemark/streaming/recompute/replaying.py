@@ -22,7 +22,7 @@ from tidemark.errors import ReplayRefused, ReplayUnproven, UnpublishedChanges
 from tidemark.judge.rules import rules_of
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.pipeline.model import DeltaSource, KafkaSource
+from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import OF_PARTS, TOO_LARGE
 from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.replay.mended import check_mended, mended_records
@@ -99,10 +99,10 @@ def check_may_replay(run: Run) -> None:
     check_losses(run.pipeline, run.warehouse)
     admit(run.pipeline, run.settings)
     name, source = run.pipeline.name, run.pipeline.source
-    if isinstance(source, DeltaSource) and source.delta.key is not None:
+    if source.followed_key is not None:
         raise ReplayRefused(
             f"Bronze of {name} follows {source.label}, and what was rejected may be another row "
-            f"there by now. {_UNTOUCHED} Mend it in the table; the next run follows."
+            f"there by now. {_UNTOUCHED} Mend it in the source; the next run follows."
         )
     rejects = run.warehouse.rejects.open()
     if rejects is None or run.warehouse.bronze.open() is None:

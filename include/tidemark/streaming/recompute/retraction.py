@@ -26,7 +26,6 @@ from tidemark.errors import RetractionRefused, RetractionUnproven
 from tidemark.pipeline.expressions.names import KnownName, spark_type
 from tidemark.pipeline.expressions.sql import check_condition
 from tidemark.pipeline.join_rules import scope_of
-from tidemark.pipeline.model import DeltaSource
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -205,8 +204,6 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
     if source.unique is not None:
         near = horizon_micros(source.unique)
         _check_not_accepted_since(spark, run, rows, source.unique.by, near)
-    if isinstance(source, DeltaSource) and source.delta.key is not None:
-        _check_not_accepted_since(spark, run, rows, source.delta.key, None)
     return replace(hits, files=())
 
 
@@ -271,15 +268,16 @@ def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
 
 
 def _check_not_accepted_since(
-    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int | None
+    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int
 ) -> None:
-    """`within_us`: how far event times may be apart, in microseconds; None: as far as they will."""
+    """`within_us`: how far event times may be apart, in microseconds."""
     time = f"`{run.pipeline.source.event_time.column}`"
     bronze = bronze_at(spark, run, run.warehouse.bronze.existing().version())
     apart = F.abs(F.unix_micros(F.col(f"r.{time}")) - F.unix_micros(F.col(f"b.{time}")))
     same = [F.col(f"r.`{by}`") == F.col(f"b.`{by}`")]
-    near = [] if within_us is None else [apart <= within_us]
-    twins = rows.alias("r").join(bronze.alias("b"), [*same, *near], "left_semi").count()
+    twins = (
+        rows.alias("r").join(bronze.alias("b"), [*same, apart <= within_us], "left_semi").count()
+    )
     if twins:
         raise RetractionRefused(
             f"{twins:,} of these rows have the same {by} as rows that were accepted since: "

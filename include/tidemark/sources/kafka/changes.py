@@ -1,0 +1,253 @@
+"""Messages that change rows: which is the newest of its key, and what becomes of the others.
+
+`upsert`: a message is the row that its key names, as it is from now on; one without a value
+deletes that row. `debezium`: a change event, whose `after` is the row and whose operation `d`
+deletes it; it may stand in a `payload` beside its schema, and so may the key. An event without a
+value follows one that deletes, for compaction. Source: debezium.io, the connectors' sections *Data
+change events*.
+
+Which message is newer its offset says: messages of one key lie in one partition. A message counts
+by its key alone, so that one that is rejected takes the place of the row of before, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark.errors import SourceRefused
+from tidemark.judge.json_text import LineReader, NotAnObject, Number, json_text
+from tidemark.pipeline.model import KafkaSource
+from tidemark.pipeline.reasons import NO_KEY, ROW_DELETED, SUPERSEDED
+from tidemark.sources.kafka.values import ValueUnusable
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+Form = Literal["upsert", "debezium"]
+# In the place of the offset of a newer message.
+_DELETES, _NO_KEY = -1, -2
+_WRITES, _REMOVES, _EMPTIES = ("c", "r", "u"), "d", "t"
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("key", pa.string()),
+    pa.field("part", pa.int32()),
+    pa.field("place", pa.int64()),
+    pa.field("deletes", pa.bool_()),
+]
+_READ = pa.schema(_FIELDS)
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class RowKeys:
+    """How the row is told that a message changes: by the field at `path` of the message's key, or
+    by all of a key that is text (`path` is empty)."""
+
+    form: Form
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: KafkaSource) -> RowKeys | None:
+        """Those of a source; None where its messages change no rows."""
+        form, name = source.kafka.changes, source.kafka.key
+        if form is None or name is None:
+            return None
+        path = source.columns[name].path(name)
+        if form == "debezium":
+            return cls(form, path)
+        return cls(form, path[1:] if source.key_format == "text" else path)
+
+    def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool]:
+        """The key of the row as text, and is the row deleted? None: the message names no row.
+        SourceRefused where it empties the table."""
+        value, key = message.value(), self._key(message.key(), lines)
+        if self.form == "upsert" or value is None:
+            return key, value is None
+        try:
+            event = _payload(lines.read(value))
+        except NotAnObject:
+            return key, False
+        operation = event.get("op")
+        if operation == _EMPTIES:
+            raise SourceRefused(
+                f"The message of topic {message.topic()}, partition {message.partition()}, offset "
+                f"{message.offset()}, says that the table was emptied (truncate), and names no "
+                "row. Nothing was read. Let a pipeline of a new name read the topic from behind "
+                "it (source.kafka.starting)."
+            )
+        after = event.get("after")
+        if operation in _WRITES and type(after) is dict and _text(after.get(self.path[0])) != key:
+            return None, False
+        return key, operation == _REMOVES
+
+    def row(self, value: bytes, lines: LineReader) -> bytes:
+        """The row of a value that writes one; ValueUnusable where it is none."""
+        if self.form == "upsert":
+            return value
+        try:
+            event = _payload(lines.read(value))
+        except NotAnObject as error:
+            raise ValueUnusable(str(error)) from None
+        after = event.get("after")
+        if event.get("op") not in _WRITES or type(after) is not dict:
+            raise ValueUnusable(
+                f"No change event of Debezium: its `op` is {_shown(event.get('op'))}, its `after` "
+                f"{'an object' if type(after) is dict else _shown(after)}"
+            )
+        return json_text(after).encode()
+
+    def _key(self, data: bytes | str | None, lines: LineReader) -> str | None:
+        if data is None:
+            return None
+        try:
+            text = data.decode() if isinstance(data, bytes) else data
+        except UnicodeDecodeError:
+            return None
+        if not self.path:
+            return text
+        # A key that is one value is no line.
+        try:
+            found: Any = lines.read(b'{"_key":' + text.encode() + b"}")
+        except NotAnObject:
+            return None
+        if self.form == "debezium":
+            found = found["_key"]
+            found = _payload(found) if type(found) is dict else None
+        for name in self.path:
+            if type(found) is not dict:
+                return None
+            found = found.get(name)
+        return _text(found)
+
+
+def _payload(event: dict[str, Any]) -> dict[str, Any]:
+    """Of an event or a key with its schema, what it says."""
+    inner = event.get("payload")
+    return inner if "schema" in event and type(inner) is dict else event
+
+
+def _text(value: Any) -> str | None:
+    """As bronze's key has it as text; None where it is neither text nor a whole number."""
+    if type(value) is Number:
+        number = str(value, "ascii")
+        if not number.removeprefix("-").isdecimal():
+            return None
+        return "0" if number == "-0" else number
+    return value if type(value) is str else None
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value if value is None or type(value) is str else "another value")
+
+
+@dataclass(frozen=True)
+class NewestMessages:
+    """Of messages that change rows, which count.
+
+    `keys`: of each row that is named, the partition, and whether it is deleted now. `others`: by
+    partition the offsets of messages that are no row of now, in their order, and for each of them
+    the offset of the one that counts instead, or why there is none.
+    """
+
+    keys: Mapping[str, tuple[int, bool]]
+    others: Mapping[int, tuple[Any, Any]]
+
+    def verdict(self, partition: int, offset: int) -> tuple[str, str] | None:
+        """Why a message is no row, as a reject's reason and detail; None: it is one."""
+        offsets, newer = self.others.get(partition, (np.empty(0, np.int64), None))
+        place = int(np.searchsorted(offsets, offset))
+        if newer is None or place == len(offsets) or offsets[place] != offset:
+            return None
+        match int(newer[place]):
+            case -1:
+                return ROW_DELETED, "The message says that the row of its key is deleted"
+            case -2:
+                return NO_KEY, "The message's key does not tell which row it changes"
+            case by:
+                return (
+                    SUPERSEDED,
+                    f"The message at offset {by} has the row of this key as it is now",
+                )
+
+    def only(self, partitions: Iterable[int]) -> NewestMessages:
+        """What says whether messages of these partitions count."""
+        return NewestMessages({}, {n: self.others[n] for n in partitions if n in self.others})
+
+
+def newest_messages(
+    pieces: Iterable[Sequence[Message]], keys: RowKeys, with_keys: bool = False
+) -> NewestMessages:
+    """Of messages of one topic, each read once; the keys where they are asked for.
+
+    SourceRefused where messages of a key lie in several partitions, so that it is not told which is
+    newer; and as `RowKeys.change`.
+    """
+    lines, read = LineReader(), [_READ.empty_table()]
+    for messages in pieces:
+        found = [keys.change(one, lines) for one in messages]
+        columns: list[Any] = [
+            [key for key, _ in found],
+            [one.partition() for one in messages],
+            [one.offset() for one in messages],
+            [deletes for _, deletes in found],
+        ]
+        read.append(pa.table(dict(zip(_READ.names, columns, strict=True)), _READ))
+    with duckdb_in_utc() as connection:
+        connection.register("messages", pa.concat_tables(read))
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE found AS
+            SELECT *,
+                key IS NOT NULL AND min(part) OVER same < max(part) OVER same AS is_apart,
+                CASE
+                    WHEN key IS NULL THEN {_NO_KEY}
+                    WHEN max(place) OVER same > place THEN max(place) OVER same
+                    WHEN deletes THEN {_DELETES}
+                END AS newer
+            FROM messages WINDOW same AS (PARTITION BY key)
+            """
+        )
+        apart = connection.sql(
+            "SELECT DISTINCT key FROM found WHERE is_apart ORDER BY key"
+        ).fetchall()
+        if apart:
+            check_in_one_partition([str(key) for (key,) in apart])
+        newest = connection.sql(
+            """
+            SELECT key, part, deletes FROM found
+            WHERE key IS NOT NULL AND coalesce(newer, -1) = -1 ORDER BY key
+            """
+        )
+        rows = newest.fetchall() if with_keys else []
+        others = connection.sql(
+            "SELECT part, place, newer FROM found WHERE newer IS NOT NULL ORDER BY part, place"
+        ).fetchnumpy()
+    parts = np.asarray(others["part"])
+    return NewestMessages(
+        {key: (part, deletes) for key, part, deletes in rows},
+        {
+            int(one): (
+                np.asarray(others["place"])[parts == one],
+                np.asarray(others["newer"])[parts == one],
+            )
+            for one in np.unique(parts)
+        },
+    )
+
+
+def check_in_one_partition(apart: Sequence[str]) -> None:
+    """SourceRefused where there are keys whose messages lie in several partitions."""
+    if apart:
+        shown = ", ".join(apart[:_MOST_SHOWN]) + (" …" if len(apart) > _MOST_SHOWN else "")
+        raise SourceRefused(
+            f"Messages of one key lie in several partitions ({shown}), so which of them is newer "
+            "is not told. Nothing was read. Has the topic more partitions than before, or has it "
+            "writers of another partitioner? Copy it to one whose keys lie in one partition each, "
+            "and let a pipeline of a new name read that."
+        )

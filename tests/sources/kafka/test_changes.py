@@ -1,0 +1,207 @@
+"""Which message of a key counts, and which row an event of Debezium is."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.running import clicks
+from tidemark.errors import PipelineInvalid, SourceRefused
+from tidemark.judge.json_text import LineReader
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import KafkaSource
+from tidemark.sources.kafka.changes import RowKeys, newest_messages
+from tidemark.sources.kafka.offsets import TopicOffset, offset_text
+from tidemark.sources.kafka.planning import followed_offset, is_read
+from tidemark.sources.kafka.values import ValueUnusable
+from tidemark.sources.notes import FollowedOffsets
+from tidemark.sources.position import Position
+
+UPSERT, DEBEZIUM = RowKeys("upsert", ()), RowKeys("debezium", ("id",))
+
+
+def message(offset: int, key: Any, value: Any, partition: int = 0) -> Any:
+    as_bytes = [None if one is None else str(one).encode() for one in (key, value)]
+    return SimpleNamespace(
+        topic=lambda: "t",
+        partition=lambda: partition,
+        offset=lambda: offset,
+        key=lambda: as_bytes[0],
+        value=lambda: as_bytes[1],
+    )
+
+
+def event(op: str, after: Any) -> str:
+    return json.dumps({"before": None, "after": after, "op": op})
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), max_size=12),
+    st.lists(st.integers(1, 4), max_size=4),
+)
+def test_of_each_key_the_last_message_counts_however_they_are_read(
+    said: list[tuple[str | None, bool]], sizes: list[int]
+) -> None:
+    messages = [
+        message(7 + number * 2, key, None if deletes else "{}")
+        for number, (key, deletes) in enumerate(said)
+    ]
+    left, pieces = messages, []
+    for size in [*sizes, len(messages)]:
+        pieces.append(left[:size])
+        left = left[size:]
+    found = newest_messages(pieces, UPSERT, with_keys=True)
+    last = {key: number for number, (key, _) in enumerate(said) if key is not None}
+    for number, (key, deletes) in enumerate(said):
+        verdict = found.verdict(0, 7 + number * 2)
+        if key is None:
+            assert verdict is not None
+            assert verdict[0] == "no key"
+        elif last[key] != number:
+            assert verdict is not None
+            assert verdict[0] == "superseded"
+            assert f"offset {7 + last[key] * 2} " in verdict[1]
+        elif deletes:
+            assert verdict is not None
+            assert verdict[0] == "row deleted"
+        else:
+            assert verdict is None
+    assert found.keys == {key: (0, said[number][1]) for key, number in last.items()}
+    assert found.verdict(1, 7) is None
+    assert found.only([0]).others.keys() == found.others.keys()
+    assert not found.only([1]).others
+
+
+def test_messages_of_a_key_in_two_partitions_are_refused() -> None:
+    messages = [message(1, "k", "{}"), message(1, None, "{}", 1), message(2, None, "{}")]
+    assert newest_messages([messages], UPSERT, with_keys=True).keys == {"k": (0, False)}
+    with pytest.raises(SourceRefused, match=r"several partitions \(k\)"):
+        newest_messages([[*messages, message(5, "k", "{}", 1)]], UPSERT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ('{"id": 7}', event("c", {"id": 7}), ("7", False)),
+        ('{"id": "7"}', event("u", {"id": "7"}), ("7", False)),
+        ('{"schema": {}, "payload": {"id": 7}}',
+         '{"schema": {}, "payload": {"op": "r", "after": {"id": 7}}}', ("7", False)),
+        ('{"id": 7}', event("d", None), ("7", True)),
+        ('{"id": 7}', None, ("7", True)),
+        ('{"id": -0}', event("c", {"id": 0}), ("0", False)),
+        # What is no event takes the place of the row of before, and is a reject.
+        ('{"id": 7}', "not JSON", ("7", False)),
+        ('{"id": 7}', event("m", None), ("7", False)),
+        # Which row it is cannot be told.
+        ('{"id": 7}', event("c", {"id": 8}), (None, False)),
+        ('{"id": 7}', event("c", {"other": 8}), (None, False)),
+        ('{"ID": 7}', event("d", None), (None, True)),
+        ("7", event("d", None), (None, True)),
+        ('{"id": 7.5}', event("d", None), (None, True)),
+        ('{"id": null}', event("d", None), (None, True)),
+        (None, event("d", None), (None, True)),
+        ("Struct{id=7}", event("d", None), (None, True)),
+    ],
+)  # fmt: skip
+def test_the_row_of_an_event_is_told_by_its_key(
+    key: str | None, value: str | None, expected: tuple[str | None, bool]
+) -> None:
+    assert DEBEZIUM.change(message(3, key, value), LineReader()) == expected
+
+
+def test_a_table_that_was_emptied_is_refused() -> None:
+    with pytest.raises(SourceRefused, match=r"offset 3, says that the table was emptied"):
+        DEBEZIUM.change(message(3, None, event("t", None)), LineReader())
+
+
+def test_the_row_of_an_event_is_as_exact_as_the_event() -> None:
+    after = '{"id":7,"amount":1.10,"large":123456789012345678901234567890,"text":"\\u00e9\\n"}'
+    row = DEBEZIUM.row(f'{{"op":"u","before":null,"after":{after}}}'.encode(), LineReader())
+    assert row == after.replace("\\u00e9", "é").encode()
+    wrapped = f'{{"schema":{{}},"payload":{{"op":"u","after":{after}}}}}'.encode()
+    assert DEBEZIUM.row(wrapped, LineReader()) == row
+    for wrong in ('{"op": "x", "after": {}}', '{"op": "c"}', '{"after": {}}', "1", '{"op": ["c"]}'):
+        with pytest.raises(ValueUnusable):
+            DEBEZIUM.row(wrong.encode(), LineReader())
+
+
+@pytest.mark.parametrize(
+    ("kafka", "others", "fault"),
+    [
+        ({"key": None}, {}, "go together"),
+        ({"topic": None, "topics": ["a", "b"]}, {}, "one `topic`"),
+        ({"key": "amount"}, {}, "has to come of the message's key"),
+        ({"key": "none"}, {}, "has to be a column of type"),
+        ({}, {"columns": {"_key": "string"}}, "`not null`"),
+        ({}, {"unique": {"by": "_key", "within": "1 day"}}, "no `unique`"),
+        ({}, {"when": {"field": "key", "in": ["a"]}}, "no `when`"),
+        ({}, {"format": "text", "columns": {"_key": "string not null", "value": "string"}}, "json"),
+        ({"changes": "debezium"}, {}, "a field of the row itself"),
+    ],
+)
+def test_what_does_not_go_with_changes_is_refused(
+    kafka: dict[str, Any], others: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(PipelineInvalid, match=fault):
+        source(kafka, **others)
+
+
+def source(kafka: dict[str, Any], keep: str | None = None, **others: Any) -> KafkaSource:
+    columns = {
+        "_key": "string not null", "amount": "long not null", "at": "timestamp", "key": "string",
+    } | others.pop("columns", {})  # fmt: skip
+    said = {"topic": "t", "connection": "c", "changes": "upsert", "key": "_key", **kafka}
+    said = {name: value for name, value in said.items() if value is not None}
+    content = clicks(
+        source={
+            "kafka": said, "columns": columns, "event_time": {"column": "at"}, **others,
+        }
+    )  # fmt: skip
+    content |= {"keep": keep} if keep else {}
+    found = pipeline_from_mapping("clicks", content).source
+    assert isinstance(found, KafkaSource)
+    return found
+
+
+def test_frozen_windows_do_not_go_with_changes() -> None:
+    with pytest.raises(PipelineInvalid, match="goes with no `changes: upsert`"):
+        source({}, keep="30 days")
+
+
+def test_the_key_is_that_of_the_message() -> None:
+    assert RowKeys.of(source({})) == UPSERT
+    of_json = {
+        "key_format": "json",
+        "columns": {"id": {"type": "long not null", "field": "_key.id"}},
+    }
+    of_json["columns"]["_key"] = {"type": "string", "field": "_key.name"}  # type: ignore[index]
+    assert RowKeys.of(source({"key": "id"}, **of_json)) == RowKeys("upsert", ("_key", "id"))
+    columns = {"id": "long not null"}
+    keys = RowKeys.of(source({"key": "id", "changes": "debezium"}, columns=columns))
+    assert keys == DEBEZIUM
+
+
+def test_an_act_is_due_until_a_batch_has_read_it() -> None:
+    def offset(begin: int, end: int) -> dict[str, TopicOffset]:
+        return {"t": TopicOffset("id", {0: begin}, {0: end})}
+
+    act = FollowedOffsets(offset=offset_text(offset(5, 9)), after=2, act="a")
+    now = offset(5, 12)
+    assert followed_offset(Position(2, offset(0, 5)), act, now) == offset(5, 9)
+    # Of what expired since, the batch reads what is kept.
+    assert followed_offset(Position(2, offset(0, 5)), act, offset(7, 12)) == offset(7, 9)
+    assert not is_read(Position(2, offset(5, 9)), act)
+    assert is_read(Position(3, offset(7, 9)), act)
+    assert followed_offset(Position(3, offset(5, 9)), act, now) is None
+    # A batch that read nothing lies between the same offsets, written anew.
+    assert followed_offset(Position(3, offset(5, 5)), act, now) == offset(5, 9)
+    # Batches that came again after a rewind are others.
+    assert followed_offset(Position(1, offset(0, 5)), act, now) is None
+    assert followed_offset(Position(4, offset(0, 5)), act, now) is None
+    another = {"t": TopicOffset("other", {0: 0}, {0: 3})}
+    assert followed_offset(Position(2, offset(0, 5)), act, another) == offset(5, 9)
