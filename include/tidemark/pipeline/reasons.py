@@ -15,7 +15,7 @@ EXPRESSION, DUPLICATE = "expression", "duplicate"
 # It lies too far after all others.
 JUMP = "jump"
 # Of a message that changes a row: a newer one does it, it takes the row away, or does not name it.
-SUPERSEDED, ROW_DELETED, NO_KEY = "superseded", "row deleted", "no key"
+SUPERSEDED, ROW_DELETED, NO_KEY = "superseded", "row deleted", "no row key"
 # Of a message, a file, a version of a table.
 NO_VALUE, UNREADABLE = "no value", "unreadable file"
 CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"

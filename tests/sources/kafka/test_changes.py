@@ -61,7 +61,7 @@ def test_of_each_key_the_last_message_counts_however_they_are_read(
         verdict = found.verdict(0, 7 + number * 2)
         if key is None:
             assert verdict is not None
-            assert verdict[0] == "no key"
+            assert verdict[0] == "no row key"
         elif last[key] != number:
             assert verdict is not None
             assert verdict[0] == "superseded"

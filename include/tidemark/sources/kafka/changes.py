@@ -133,7 +133,7 @@ def _payload(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str | None:
-    """As bronze's key has it as text; None where it is neither text nor a whole number."""
+    """Text, or a whole number as bronze's key has it as text; None of any other value."""
     if type(value) is Number:
         number = str(value, "ascii")
         if not number.removeprefix("-").isdecimal():
