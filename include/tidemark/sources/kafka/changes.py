@@ -25,7 +25,6 @@ from tidemark.judge.json_text import LineReader, NotAnObject, Number, json_text
 from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import NO_KEY, ROW_DELETED, SUPERSEDED
 from tidemark.sources.kafka.values import ValueUnusable
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -188,6 +187,9 @@ def newest_messages(
     SourceRefused where messages of a key lie in several partitions, so that it is not told which is
     newer; and as `RowKeys.change`.
     """
+    # Tasks import this module, and do without it.
+    from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
     lines, read = LineReader(), [_READ.empty_table()]
     for messages in pieces:
         found = [keys.change(one, lines) for one in messages]
