@@ -16,7 +16,7 @@ import pytest
 from tests.kit.kafka import make_topic, new_name, produce
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
-from tests.kit.rewinding import rewound
+from tests.kit.rewinding import rewind_warm, rewound
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, run_preflight
@@ -152,7 +152,6 @@ def check(spark: SparkSession, topic: Topic) -> None:
     assert len(origins) == sum(table.num_rows for table in tables) == topic.sent
     assert sum(line["read"] or 0 for line in lines if line["kind"] == "ingest") == topic.sent
     assert unfinished_act(place.warehouse) is None
-    assert isinstance(run_preflight(place.run("idle")), NothingNew)
 
 
 def drawn(draw: Random, topic: Topic, many: int) -> list[tuple[int, Row | None]]:
@@ -177,6 +176,7 @@ def test_random_changes_are_followed_run_by_run(
         topic.send(*drawn(draw, topic, draw.choice([1, 4, 9])))
         succeed(spark, topic.place, f"run-{number}")
         check(spark, topic)
+    assert isinstance(run_preflight(topic.place.run("idle")), NothingNew)
     # Only new rows, and only deletes of rows that are not there: no generation begins.
     before = topic.place.run("asked").table("visits").generation
     topic.send((21, (130, "a", 5)), (22, (131, "b", 1)), (31, None), (32, None))
@@ -243,7 +243,7 @@ def test_batches_of_few_messages_come_to_the_same(
     check(spark, topic)
 
 
-def test_after_a_rewind_the_messages_are_followed_again(
+def test_a_rewind_goes_back_as_far_as_no_row_went_since_and_the_messages_are_followed_again(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     topic = topic_at(tmp_path / "root", broker)
@@ -251,11 +251,14 @@ def test_after_a_rewind_the_messages_are_followed_again(
     succeed(spark, topic.place, "first")
     topic.send((1, None), (2, (15, "b", 7)))
     succeed(spark, topic.place, "second")
-    check(spark, topic)
-    topic.send((2, (16, "b", 8)), (6, (50, "a", 1)))
+    topic.send((6, (50, "a", 1)), (8, (51, "a", 1)))
     succeed(spark, topic.place, "third")
-    rewound(spark, topic.place, "first")
-    topic.send((3, None))
+    check(spark, topic)
+    refused = rewind_warm(spark, topic.place, "first").error
+    assert refused is not None
+    assert "were retracted since" in refused.message
+    rewound(spark, topic.place, "second")
+    topic.send((3, None), (6, (52, "b", 2)))
     succeed(spark, topic.place, "again")
     check(spark, topic)
 
