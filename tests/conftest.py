@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "generations": (
         "tests/end_to_end/test_changes_of_a_generation",
-        "tests/end_to_end/test_followed_changes",
+        "tests/end_to_end/test_followed",
         "tests/end_to_end/test_generations",
         "tests/end_to_end/test_migrations",
         "tests/end_to_end/test_retractions",
@@ -82,6 +82,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_failing_measures.py": "dies_while_it_sets_windows_aside",
     "tests/end_to_end/test_folds.py": None,
     "tests/end_to_end/test_followed_changes.py": "first_run_over",
+    "tests/end_to_end/test_followed_messages.py": "killed",
     "tests/end_to_end/test_formats.py": "a_bad_file_is_a_reject",
     "tests/end_to_end/test_generations.py": "a_new_measure_is_no_correction",
     "tests/end_to_end/test_jumps.py": "a_jump_stays_one",
