@@ -85,12 +85,12 @@ class RowKeys:
             return None, False
         return key, operation == _REMOVES
 
-    def row(self, value: bytes, lines: LineReader) -> bytes:
+    def row(self, value: bytes) -> bytes:
         """The row of a value that writes one; ValueUnusable where it is none."""
         if self.form == "upsert":
             return value
         try:
-            event = _payload(lines.read(value))
+            event = _payload(LineReader().read(value))
         except NotAnObject as error:
             raise ValueUnusable(str(error)) from None
         after = event.get("after")

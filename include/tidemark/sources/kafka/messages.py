@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from tidemark.judge.json_text import LineReader
 from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, TYPES
 from tidemark.pipeline.model import KafkaSource, Pipeline
 from tidemark.pipeline.reasons import MALFORMED, NO_VALUE, TOO_LARGE
@@ -74,8 +73,7 @@ class AsLines:
     def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
         """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
         its further fields, of more than `most_bytes` is too large by any pipeline."""
-        reader = LineReader()
-        lines = [self._line(message, most_bytes, reader) for message in messages]
+        lines = [self._line(message, most_bytes) for message in messages]
         columns: dict[str, pa.Array[Any]] = {
             "_value": pa.array([one.value for one in lines], pa.binary()),
             AS_READ: pa.array([one.as_read for one in lines], pa.binary()),
@@ -84,7 +82,7 @@ class AsLines:
         }
         return pa.table({**columns, **_origin(messages)})
 
-    def _line(self, message: Message, most_bytes: int, reader: LineReader) -> _Line:
+    def _line(self, message: Message, most_bytes: int) -> _Line:
         value, most = message.value(), min(self.most_bytes, most_bytes)
         if self.newest is not None and (verdict := self.newest.verdict(*_place(message))):
             large = value is not None and len(value) > most
@@ -95,7 +93,7 @@ class AsLines:
             return _too_large(value, "The value", most)
         try:
             said = self.values.line(value, self.values.header(message))
-            row = said if self.row_keys is None else self.row_keys.row(said, reader)
+            row = said if self.row_keys is None else self.row_keys.row(said)
             line = spliced(row, self._fields(message)) if self.fields else row
         except ValueUnusable as error:
             return _Line(value, None, MALFORMED, str(error))
