@@ -14,6 +14,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
+from tests.kit.rewinding import rewind_warm, rewound
 from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
@@ -269,6 +270,27 @@ def test_a_check_that_fails_keeps_gold_as_it_was_until_somebody_accepts(
     assert "Change them back in the source" in undone.error.message or (
         "have the same id as rows that were accepted since" in undone.error.message
     )
+    check(spark, place, sales)
+
+
+def test_a_rewind_goes_back_as_far_as_no_row_went_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, sales = place_at(tmp_path)
+    sales.append(*FIRST)
+    succeed(spark, place, "first")
+    sales.merge((1, 0, "a", 9))
+    sales.delete("id = 2")
+    succeed(spark, place, "second")
+    sales.append((7, 95, "a", 3))
+    succeed(spark, place, "third")
+    refused = rewind_warm(spark, place, "first").error
+    assert refused is not None
+    assert "were retracted since" in refused.message
+    check(spark, place, sales)
+    rewound(spark, place, "second")
+    sales.merge((3, 32, "b", 2), (7, 96, "b", 3))
+    succeed(spark, place, "again")
     check(spark, place, sales)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain
 
 from deltalake import DeltaTable
@@ -29,6 +30,7 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.recompute.retract.change import read_retraction
 from tidemark.recompute.rewind.change import (
     GoldBack,
     IngestBack,
@@ -62,7 +64,7 @@ from tidemark.runs.acceptance import this_user
 from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
 from tidemark.runs.generations import ABANDONED, abandoned, generations
 from tidemark.runs.requests import RewindRequest
-from tidemark.runs.unfinished_act import rewind_folder, unfinished_act
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, rewind_folder, unfinished_act
 from tidemark.sources.notes import AcceptedLoss, left_out
 from tidemark.sources.source import LossAcceptance
 from tidemark.storage.generation import GENERATION, generation_of
@@ -122,8 +124,8 @@ def plan_to_run(
         notes_before=notes_text(ingest),
     )
     versions = _Versions(
-        newest_with(warehouse.bronze, to.bronze, batch),
-        newest_with(warehouse.rejects, to.rejects, batch),
+        newest_with(warehouse.bronze, to.bronze, batch, partial(_follows, warehouse)),
+        newest_with(warehouse.rejects, to.rejects, batch, partial(_follows, warehouse)),
         dict(_golds_at(pipeline, warehouse, runs, to)),
     )
     label = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -139,6 +141,12 @@ def plan_to_run(
     change = plan.change.model_copy(update=update)
     notes = (*_of_files(facts), *_still_out(still), *plan.notes)
     return PipelineRewindPlan(change, notes, (*reasons, *plan.refused))
+
+
+def _follows(warehouse: Warehouse, act: str) -> bool:
+    """Did an act take rows out as the source had changed them?"""
+    folder = PipelineAct(ActKind.RETRACTION, act).folder(warehouse)
+    return read_retraction(folder).follows is not None
 
 
 def _accepted(asked: RewindRequest, now: datetime) -> LossAcceptance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,10 @@ class PlannedBack:
     refused: tuple[str, ...] = ()
 
 
-def newest_with(place: TablePlace, at: int, batch: int) -> int:
+def newest_with(place: TablePlace, at: int, batch: int, follows: Callable[[str], bool]) -> int:
     """The newest version from `at` on that holds the rows of ingest batches up to `batch`, and
-    nothing that was changed by hand since and not accepted.
+    nothing that was changed by hand since and not accepted. An act that `follows` what the source
+    changed belongs to the batch behind it.
 
     What maintenance has packed since stays packed: files of `at` itself may be gone.
     """
@@ -47,7 +48,8 @@ def newest_with(place: TablePlace, at: int, batch: int) -> int:
     later = [
         int(commit["version"])
         for commit in _since(table, at)
-        if isinstance(note := note_of(commit), IngestNote) and note.batch > batch
+        if (isinstance(note := note_of(commit), IngestNote) and note.batch > batch)
+        or (isinstance(note, RetractedNote) and follows(note.id))
     ]
     return _before(place, table, at, later)
 
