@@ -294,6 +294,32 @@ def test_a_rewind_goes_back_as_far_as_no_row_went_since(
     check(spark, place, sales)
 
 
+@pytest.mark.parametrize("how", ["gone", "rejected", "back"])
+def test_a_row_that_was_retracted_stays_so_once_the_source_has_changed_it(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    """The undo would bring what the table does not hold: no act has taken it out of bronze."""
+    place, sales = place_at(tmp_path)
+    sales.append(*FIRST)
+    succeed(spark, place, "first")
+    change = retracted(spark, place, where="id IN (1, 2)").change
+    assert change is not None
+    # Another one, that nobody retracted.
+    sales.merge((3, 31, "a", 8), *([(1, 0, "a", -5)] if how == "rejected" else []))
+    if how != "rejected":
+        sales.delete("id = 1")
+    succeed(spark, place, "second")
+    if how == "back":
+        sales.append(FIRST[0])
+        succeed(spark, place, "third")
+    before = told(place), place.bronze().num_rows
+    undone = retract_warm(spark, place, undo=change.id)
+    assert undone.error is not None
+    assert undone.error.type == "RetractionRefused"
+    assert (told(place), place.bronze().num_rows) == before
+    assert audit(spark, place).outcome == "equal"
+
+
 def test_rows_that_deletion_vectors_hide_are_gone(spark: SparkSession, tmp_path: Path) -> None:
     place, sales = place_at(tmp_path / "root")
     sales.append(*FIRST)

@@ -41,7 +41,8 @@ class Retraction(Facts):
     `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
     `files` with other rows, `staying` ones; `twins` rejects repeat them. Of an
     undo the rows are those of the act in `retracted`, and nothing of bronze is written again. Where
-    it `follows` what the source changed, a batch reads the rows that came with that.
+    it `follows` what the source changed, a batch reads the rows that came with that; `missing` are
+    the keys of rows that went of a table, and that bronze did not have.
     """
 
     format: Literal[1] = 1
@@ -62,6 +63,7 @@ class Retraction(Facts):
     twins: int = 0
     tables: tuple[RetractedTable, ...]
     follows: Followed | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def transaction(self) -> str:

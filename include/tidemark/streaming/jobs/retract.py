@@ -35,6 +35,7 @@ from tidemark.ledger.lines import STAMP
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.model import KafkaSource
 from tidemark.quality.expectations import TableExpectations
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.quality.verdicts import CheckVerdict, failures, verdict_line, warnings
@@ -314,11 +315,12 @@ def _check_not_of_the_source(run: Run, act: str) -> None:
         )
     ingest = run.ingest_checkpoint()
     last = ingest.last_batch("offsets")
-    if run.pipeline.source.followed_key is None or last is None:
+    source = run.pipeline.source
+    if not isinstance(source, KafkaSource) or source.kafka.key is None or last is None:
         return
     if ingest.offsets(last).batch_time_ms >= epoch_ms(undone.planned_at):
         raise RetractionRefused(
-            f"{run.pipeline.source.label} was read since the retraction {act}, and may have "
+            f"{source.label} was read since the retraction {act}, and may have "
             "changed or deleted these rows. Nothing was changed. Write them again in the source; "
             "the next run follows."
         )

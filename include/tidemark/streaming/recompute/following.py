@@ -195,7 +195,7 @@ def _planned(
     with progress.stage("compare"):
         found = source.change(ingest, offset, planned)
     with progress.stage("find rows"), progress.tasks_of(spark):
-        rows = _rows_of(spark, run, found, bronze.version())
+        rows, missing = _rows_of(spark, run, found, bronze.version())
     if rows is not None:
         check_not_frozen(run, rows.hits.first)
     change = Retraction(
@@ -215,6 +215,7 @@ def _planned(
         # Rows that only came are to queries what any rows are that come.
         tables=() if rows is None else tables,
         follows=found.follows,
+        missing=missing,
     )
     computed = {}
     for one in change.tables:
@@ -236,9 +237,9 @@ class _RowsThatWent:
 
 def _rows_of(
     spark: SparkSession, run: Run, found: FollowedChange, version: int
-) -> _RowsThatWent | None:
-    """The rows of bronze that went; None where it has none of them. RetractionRefused where bronze
-    does not say which they are."""
+) -> tuple[_RowsThatWent | None, tuple[str, ...]]:
+    """The rows of bronze that went, None where it has none of them; and the keys of those that were
+    read and that it does not have. RetractionRefused where bronze does not say which they are."""
     key = run.pipeline.source.followed_key
     in_bronze = bronze_at(spark, run, version)
     text = F.col(f"`{key}`").cast("string").alias("_key")
@@ -251,8 +252,8 @@ def _rows_of(
         what = f"{refused}bronze has rows that the source did not have"
         raise _refusal(what, strangers, found.way_on)
     there = [one for one in found.gone if one in counts]
-    if found.were_read and len(there) < len(found.gone):
-        missing = [one for one in found.gone if one not in counts]
+    missing = tuple(one for one in found.gone if one not in counts) if found.were_read else ()
+    if missing:
         _check_rejected(spark, run, missing, str(key), refused, found.way_on)
     if len(there) > _MOST_GONE:
         raise RetractionRefused(
@@ -261,13 +262,13 @@ def _rows_of(
             "(advanced.max_messages_per_batch)."
         )
     if not there:
-        return None
+        return None, missing
     listed = ", ".join(map(literal, there))
     condition = f"CAST(`{key}` AS STRING) IN ({listed})"
     if found.parts is not None:
         _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
     asked = AskedRows(f"of {found.label}", condition)
-    return _RowsThatWent(asked, hits_of(spark, run, asked, version))
+    return _RowsThatWent(asked, hits_of(spark, run, asked, version)), missing
 
 
 def _check_parts(rows: DataFrame, parts: Mapping[str, int]) -> None:

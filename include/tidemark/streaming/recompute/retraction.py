@@ -26,11 +26,13 @@ from tidemark.errors import RetractionRefused, RetractionUnproven
 from tidemark.pipeline.expressions.names import KnownName, spark_type
 from tidemark.pipeline.expressions.sql import check_condition
 from tidemark.pipeline.join_rules import scope_of
+from tidemark.pipeline.model import DeltaSource
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import moved_at
+from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.requests import RetractRequest
 from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
@@ -204,6 +206,9 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
     if source.unique is not None:
         near = horizon_micros(source.unique)
         _check_not_accepted_since(spark, run, rows, source.unique.by, near)
+    if isinstance(source, DeltaSource) and source.delta.key is not None:
+        _check_not_accepted_since(spark, run, rows, source.delta.key, None)
+        _check_not_changed_since(run, rows, source.delta.key, act)
     return replace(hits, files=())
 
 
@@ -268,20 +273,36 @@ def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
 
 
 def _check_not_accepted_since(
-    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int
+    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int | None
 ) -> None:
-    """`within_us`: how far event times may be apart, in microseconds."""
+    """`within_us`: how far event times may be apart, in microseconds; None: as far as they will."""
     time = f"`{run.pipeline.source.event_time.column}`"
     bronze = bronze_at(spark, run, run.warehouse.bronze.existing().version())
     apart = F.abs(F.unix_micros(F.col(f"r.{time}")) - F.unix_micros(F.col(f"b.{time}")))
     same = [F.col(f"r.`{by}`") == F.col(f"b.`{by}`")]
-    twins = (
-        rows.alias("r").join(bronze.alias("b"), [*same, apart <= within_us], "left_semi").count()
-    )
+    near = [] if within_us is None else [apart <= within_us]
+    twins = rows.alias("r").join(bronze.alias("b"), [*same, *near], "left_semi").count()
     if twins:
         raise RetractionRefused(
             f"{twins:,} of these rows have the same {by} as rows that were accepted since: "
             f"both would be in bronze. {_UNTOUCHED} Retract those first."
+        )
+
+
+def _check_not_changed_since(run: Run, rows: DataFrame, key: str, act: str) -> None:
+    """Of a source that is followed: what it changed of these rows since, no act of its own took out
+    of bronze, which did not have them."""
+    plans = run.warehouse.file_at(run.warehouse.places.retractions)
+    since = [plans.folder(one) for one in plans.names() if one > act]
+    # One that was killed before it had a plan has none.
+    changes = (read_retraction(one) for one in since if CHANGE in one.names())
+    missing = sorted({one for change in changes for one in change.missing})
+    found = rows.where(F.col(f"`{key}`").cast("string").isin(missing)).count() if missing else 0
+    if found:
+        raise RetractionRefused(
+            f"The source has changed {found:,} of these rows since, or has them no more. "
+            f"{_UNTOUCHED} Bronze is to have what the table holds: change it there, and the next "
+            "run follows."
         )
 
 
