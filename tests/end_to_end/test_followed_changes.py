@@ -103,9 +103,10 @@ def place_at(root: Path, **source: Any) -> tuple[Place, Sales]:
     return place, Sales(place)
 
 
-def check(spark: SparkSession, place: Place, sales: Sales) -> None:
+def check(spark: SparkSession, place: Place, sales: Sales, rewound: int = 0) -> None:
     """Bronze is the table's rows that are accepted, gold what a batch gives of them, and each row
-    that was ever read is in one of the tables."""
+    that was ever read is in one of the tables. `rewound`: so many were read by runs that count no
+    more."""
     with duckdb_in_utc() as connection:
         connection.register("sales", sales.rows)
         accepted = connection.sql(
@@ -133,7 +134,7 @@ def check(spark: SparkSession, place: Place, sales: Sales) -> None:
     found = [place.bronze().num_rows, place.rejects().num_rows]
     if Path(place.places.retracted).exists():
         found.append(place.table(place.places.retracted).num_rows)
-    assert sum(found) == read
+    assert sum(found) == read - rewound
 
 
 def told(place: Place) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def test_a_rewind_goes_back_as_far_as_no_row_went_since(
     rewound(spark, place, "second")
     sales.merge((3, 32, "b", 2), (7, 96, "b", 3))
     succeed(spark, place, "again")
-    check(spark, place, sales)
+    check(spark, place, sales, rewound=1)
 
 
 @pytest.mark.parametrize("how", ["gone", "rejected", "back"])

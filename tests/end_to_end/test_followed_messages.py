@@ -127,9 +127,9 @@ def topic_at(root: Path, broker: Broker, form: Form = "upsert", **kafka: Any) ->
     return Topic(broker, form, place, topic)
 
 
-def check(spark: SparkSession, topic: Topic) -> None:
+def check(spark: SparkSession, topic: Topic, rewound: int = 0) -> None:
     """Bronze has the rows of the newest messages, gold what they come to, and each message of the
-    topic is in one of the tables."""
+    topic is in one of the tables. `rewound`: so many were read by runs that count no more."""
     place = topic.place
     bronze = place.bronze().select(["at", "key", "amount"]).to_pylist()
     assert sorted((row["at"], row["key"], row["amount"]) for row in bronze) == topic.accepted
@@ -150,7 +150,8 @@ def check(spark: SparkSession, topic: Topic) -> None:
         tables.append(place.table(place.places.retracted))
     origins = {(row["_partition"], row["_offset"]) for table in tables for row in table.to_pylist()}
     assert len(origins) == sum(table.num_rows for table in tables) == topic.sent
-    assert sum(line["read"] or 0 for line in lines if line["kind"] == "ingest") == topic.sent
+    read = sum(line["read"] or 0 for line in lines if line["kind"] == "ingest")
+    assert read - rewound == topic.sent
     assert unfinished_act(place.warehouse) is None
 
 
@@ -260,7 +261,7 @@ def test_a_rewind_goes_back_as_far_as_no_row_went_since_and_the_messages_are_fol
     rewound(spark, topic.place, "second")
     topic.send((3, None), (6, (52, "b", 2)))
     succeed(spark, topic.place, "again")
-    check(spark, topic)
+    check(spark, topic, rewound=2)
 
 
 def test_a_row_that_a_person_took_out_comes_back_with_its_next_message_only(
