@@ -23,3 +23,12 @@ def validated(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) 
     if gated.validation.data_docs:
         print(f"Data Docs: {gated.validation.data_docs}", file=sys.stderr)
     return gated.run
+
+
+def published(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) -> RunResult:
+    """A held run after its validation and, where no check keeps it back, its publish; as its result
+    file has it."""
+    from tidemark.runs.publish_held import publish_and_record
+
+    run = validated(pipeline, run, uri, settings)
+    return run if run.error else publish_and_record(pipeline, run, uri, settings)

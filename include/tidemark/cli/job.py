@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -16,9 +17,10 @@ from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.requests import JobRequest, check_may_ask
+from tidemark.runs.requests import EngineRequest, JobRequest, PipelineRequest, check_may_ask
 from tidemark.storage.result_file import Result, read_result
 
+Variables = Callable[[Mapping[str, str]], Mapping[str, str]]
 # Of Spark's log, where a job ends without a result.
 _LAST_LINES = 12
 _STATE = "What was committed stays and is not done again; the next run goes on from there."
@@ -26,35 +28,47 @@ _STATE = "What was committed stays and is not done again; the next run goes on f
 
 def run_job(
     kind: type[Result],
-    request: JobRequest,
+    request: EngineRequest | PipelineRequest,
     settings: Settings,
     master: str,
-    variables: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda found: {},
+    variables: Variables = lambda found: {},
     log: Path | None = None,
 ) -> Result:
     """The result that the job wrote where the request says; typer.Exit, which is told, where it
-    wrote none.
+    wrote none. Its log is by default beside the result."""
+    assert request.result is not None
+    uri = request.result
+    before = result_there(kind, uri, settings)
+    ended = job_ended(request, settings, master, log or log_beside(uri), variables)
+    outcome = result_there(kind, uri, settings)
+    if outcome is None or outcome == before:
+        raise typer.Exit(ended.told_without(f"the job wrote no result to {uri}"))
+    return outcome
+
+
+def job_ended(
+    request: JobRequest,
+    settings: Settings,
+    master: str,
+    log: Path,
+    variables: Variables = lambda found: {},
+) -> JobEnd:
+    """Run a job to its end, and nothing of what it wrote is looked at.
 
     `variables` are what changes of the environment that it would have. Spark's own log goes to
-    the file `log`, by default one beside the result, unless somebody has told Spark where.
+    the file `log`, unless somebody has told Spark where.
     """
-    assert request.result is not None
     check_may_ask(request, settings)
-    uri, environment = request.result, job_environment(os.environ)
+    environment = job_environment(os.environ)
     environment |= variables(environment)
     environment = without_loopback(environment, master)
     own = has_own_configuration(environment)
-    log = log or log_beside(uri)
     if not own:
         environment |= logging_to(log, environment)
         print(f"Spark's own log: {log}", file=sys.stderr)
-    before = _result(kind, uri, settings)
     command = submit_command(environment, master, request.arguments(), request.job)
     status = submit(command, environment) if own else _logged(command, environment, log)
-    outcome = _result(kind, uri, settings)
-    if outcome is None or outcome == before:
-        raise _without_result(uri, status, environment, None if own else log)
-    return outcome
+    return JobEnd(status, environment.get("JAVA_HOME", "the PATH"), None if own else log)
 
 
 def _logged(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
@@ -71,7 +85,7 @@ def _logged(command: Sequence[str], environment: Mapping[str, str], log: Path) -
         return submit(command, environment, errors.fileno())
 
 
-def _result(kind: type[Result], uri: str, settings: Settings) -> Result | None:
+def result_there(kind: type[Result], uri: str, settings: Settings) -> Result | None:
     """The result file; None where there is none, or none that can be read.
 
     Before the job starts it may be that of a run with the same id, or the same `--result`.
@@ -81,28 +95,44 @@ def _result(kind: type[Result], uri: str, settings: Settings) -> Result | None:
     return None
 
 
-def _without_result(
-    uri: str, status: int, environment: Mapping[str, str], log: Path | None
-) -> typer.Exit:
-    """Tell of a job that ended before it could write its result."""
-    # A killed JVM ends so, whether the signal met it or the shell that started it.
-    killed = status < 0 or status > 128
-    java = environment.get("JAVA_HOME", "the PATH")
-    if killed:
-        advice = "It was killed, or memory ran out: run it again."
-    elif status == RETRY:
-        # The job itself ends so where its result cannot be written: a full disk, say.
-        advice = (
-            "What kept the result from being written stands there: mend that, then run it again."
+@dataclass(frozen=True)
+class JobEnd:
+    """How spark-submit ended: its exit status, negative for a signal; which Java it had, and the
+    file of Spark's log, where that was for us to say."""
+
+    status: int
+    java: str
+    log: Path | None
+
+    @property
+    def was_killed(self) -> bool:
+        """A killed JVM ends so, whether the signal met it or the shell that started it."""
+        return self.status < 0 or self.status > 128
+
+    @property
+    def exit_code(self) -> int:
+        """That of a command whose job wrote no result."""
+        return RETRY if self.was_killed or self.status == RETRY else FAILED
+
+    def told_without(self, lacking: str) -> int:
+        """Tell of a job that ended before it could write a result, with what it said last; the
+        exit code."""
+        if self.was_killed:
+            advice = "It was killed, or memory ran out: run it again."
+        elif self.status == RETRY:
+            # The job itself ends so where its result cannot be written: a full disk, say.
+            advice = (
+                "What kept the result from being written stands there: mend that, then run it "
+                "again."
+            )
+        else:
+            advice = f"Java was that of {self.java}; Spark 4.2 runs on Java 17, 21 and 25."
+        if self.log:
+            with self.log.open(encoding="utf-8", errors="replace") as lines:
+                print("".join(deque(lines, _LAST_LINES)).rstrip("\n"), file=sys.stderr)
+        print(
+            f"spark-submit ended with exit status {self.status}, and {lacking}. {_STATE} "
+            f"What it said last is above. {advice}",
+            file=sys.stderr,
         )
-    else:
-        advice = f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
-    if log:
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            print("".join(deque(lines, _LAST_LINES)).rstrip("\n"), file=sys.stderr)
-    print(
-        f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
-        f"{_STATE} What it said last is above. {advice}",
-        file=sys.stderr,
-    )
-    return typer.Exit(RETRY if killed or status == RETRY else FAILED)
+        return self.exit_code

@@ -9,6 +9,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
 from tidemark.storage.delta.rows import Rows, counts_text
+from tidemark.storage.result_file import RunError
 
 
 def print_result(result: RunResult, uri: str) -> None:
@@ -36,7 +37,10 @@ def print_result(result: RunResult, uri: str) -> None:
         console.print(f"seconds: {seconds}")
     console.print(f"result file: {uri}")
     if result.error:
-        print(f"\n{result.error.type}: {result.error.message}\n{_advice(result)}", file=sys.stderr)
+        print(
+            f"\n{result.error.type}: {result.error.message}\n{advice(result.error)}",
+            file=sys.stderr,
+        )
 
 
 def outcome_text(result: RunResult) -> str:
@@ -82,7 +86,8 @@ def _cells(table: TableResult) -> list[str]:
     ]
 
 
-def _advice(result: RunResult) -> str:
-    if result.error and result.error.retry_can_help:
+def advice(error: RunError) -> str:
+    """Whether to run it again."""
+    if error.retry_can_help:
         return "Running it again can help."
     return "Running it again will not help before this is mended."

@@ -6,6 +6,7 @@
 4. Unless the run is to be held, validate it, and publish it in this process where no check keeps
    it back; say so in the result file.
 5. Print what happened.
+Of several pipelines: `many.py`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import validated
+from tidemark.cli.gate import published
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute, instant
+from tidemark.cli.many import Many, in_folder, run_many
+from tidemark.cli.options import Master, SettingsFile, absolute, instant
 from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
@@ -38,7 +41,32 @@ from tidemark.storage.root import check_root
 
 
 def run(
-    pipeline: PipelineName,
+    pipelines: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PIPELINE",
+            show_default=False,
+            help="Its name, or the path of its file; or several, which share a start of Spark.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All pipelines of the folder of their files.")
+    ] = False,
+    due: Annotated[
+        bool,
+        typer.Option(
+            "--due",
+            help="Of that folder those whose schedule has named a time since their last run.",
+        ),
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default=False,
+            help="Take this folder's files: all, or those that are due. Default: the settings'.",
+        ),
+    ] = None,
     settings: SettingsFile = None,
     run_id: Annotated[
         str | None,
@@ -67,18 +95,57 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a pipeline once, and publish what it changed, as its Dag does.
+    """Run pipelines once, and publish what they changed, as their Dags do.
 
-    Spark is started only where there is something for it to do.
+    Spark is started only where there is something for it to do, and for several pipelines once.
     Exits with 0 when all went well, 1 when something must be mended first, 75 when running
     again can help. A run that was stopped anywhere is finished by the next one.
     """
+    names = pipelines or []
+    from_folder = every or due or folder is not None
+    if bool(names) == from_folder:
+        raise typer.BadParameter(
+            "name the pipelines, or say --all, --due or --folder",
+            param_hint="'PIPELINE'",
+        )
+    started = datetime.now(UTC)
+    if len(names) == 1:
+        _run_one(names[0], settings, run_id, started, scheduled_time, hold, master, result)
+        return
+    if result:
+        raise typer.BadParameter(
+            "names the place of one result; of several pipelines each has its own, with its tables",
+            param_hint="'--result'",
+        )
+    loaded = load_settings(settings)
+    many = Many(
+        settings=loaded,
+        settings_file=settings,
+        run_id=run_id or manual_run_id(started),
+        started=started,
+        scheduled_time=scheduled_time,
+        hold=hold,
+        master=master,
+    )
+    asked = in_folder(folder or loaded.pipelines_folder) if from_folder else names
+    run_many(many, asked, only_due=due)
+
+
+def _run_one(
+    pipeline: str,
+    settings: Path | None,
+    run_id: str | None,
+    started: datetime,
+    scheduled_time: datetime | None,
+    hold: bool,
+    master: str,
+    result: str | None,
+) -> None:
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     leave_pandas_out_of_a_run(found)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.runs.preflight import SparkNeeded
-    from tidemark.runs.publish_held import publish_and_record
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
     from tidemark.storage.delta.place import shared_handles
@@ -86,7 +153,6 @@ def run(
     check_master(loaded, master, "--master")
     # A job would leave its result in the folder below a missing mount.
     check_root(loaded)
-    started = datetime.now(UTC)
     run_id = run_id or manual_run_id(started)
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
@@ -108,9 +174,7 @@ def run(
             variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
             outcome = run_job(RunResult, request, loaded, master, variables)
         if outcome.error is None and not hold:
-            outcome = validated(found, outcome, uri, loaded)
-        if outcome.error is None and not hold:
-            outcome = publish_and_record(found, outcome, uri, loaded)
+            outcome = published(found, outcome, uri, loaded)
     print_result(outcome, uri)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from itertools import chain
 from types import ModuleType
 
 from tidemark.pipeline.model import Pipeline
@@ -25,9 +26,10 @@ class _Spared(MetaPathFinder):
         return None
 
 
-def leave_pandas_out_of_a_run(pipeline: Pipeline) -> None:
-    """Unless its checks need Great Expectations, which is made of them."""
-    if not any(table.names_expectations for table in pipeline.tables.values()):
+def leave_pandas_out_of_a_run(*pipelines: Pipeline) -> None:
+    """Unless the checks of one need Great Expectations, which is made of them."""
+    tables = chain.from_iterable(one.tables.values() for one in pipelines)
+    if not any(table.names_expectations for table in tables):
         leave_pandas_out()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tidemark.pipeline.problems import nearest
 
@@ -28,6 +28,19 @@ def check_schedule(text: str) -> None:
         croniter(text, datetime(2024, 1, 1, tzinfo=UTC)).get_next()
     except CroniterError as error:
         raise ValueError(f"is not a cron expression that ever comes: {error}") from None
+
+
+def last_time(schedule: str, now: datetime) -> datetime | None:
+    """The last time that a schedule names, `now` or before it; in UTC. None for a preset that
+    croniter does not know."""
+    from croniter import CroniterError, croniter
+
+    try:
+        # What it gives is always before what it is asked for.
+        found: datetime = croniter(schedule, now + timedelta(seconds=1)).get_prev(datetime)
+    except CroniterError:
+        return None
+    return found
 
 
 def last_but_one_time(schedule: str, now: datetime) -> datetime | None:

@@ -41,11 +41,6 @@ class JobRequest(BaseModel):
     job: ClassVar[str]
 
     settings: Path | None = Field(default=None, description="Default: include/settings.yaml.")
-    result: str | None = Field(
-        default=None,
-        description="Where the result file goes, a path or URI. Only without it the result is "
-        "printed.",
-    )
 
     def arguments(self) -> list[str]:
         """The arguments of the job by which `read` gives this request again."""
@@ -129,6 +124,11 @@ class PipelineRequest(JobRequest):
     # What begins the run id that it gives itself.
     kind: ClassVar[str]
 
+    result: str | None = Field(
+        default=None,
+        description="Where the result file goes, a path or URI. Only without it the result is "
+        "printed.",
+    )
     pipeline: str = Field(description="Its name, or the path of its file.")
     root: str | None = Field(default=None, description="Goes before the settings' root.")
     run_id: str | None = Field(default=None, description="Default: what is run, and the time.")
@@ -154,6 +154,31 @@ class StreamRequest(RunRequest):
     )
     trigger: str = Field(default="manual", description="What started the run.")
     hold: bool = Field(default=False, description="Leave publishing to a later step.")
+
+
+class ManyRequest(JobRequest):
+    """Run several pipelines once, one after the other, with one start of Spark.
+
+    The result of each goes where it always is.
+    """
+
+    job = "tidemark.streaming.jobs.many"
+
+    pipelines: tuple[str, ...] = Field(
+        default=(), description="Its name, or the path of its file. Can be given several times."
+    )
+    run_id: str | None = Field(default=None, description=StreamRequest.about("run_id"))
+    scheduled_time: Instant | None = Field(
+        default=None, description=StreamRequest.about("scheduled_time")
+    )
+    trigger: str = Field(default="manual", description=StreamRequest.about("trigger"))
+    hold: bool = Field(default=False, description=StreamRequest.about("hold"))
+    by: str | None = Field(default=None, description=StreamRequest.about("by"))
+
+    def of_one(self, pipeline: str, run_id: str, result: str) -> StreamRequest:
+        """What it asks of one of its pipelines."""
+        shared = self.model_dump(exclude={"pipelines", "run_id"})
+        return StreamRequest(**shared, pipeline=pipeline, run_id=run_id, result=result)
 
 
 class RecomputeRequest(RunRequest):

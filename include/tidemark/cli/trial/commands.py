@@ -120,7 +120,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _run(file: Path, settings: Path | None) -> int:
     """Run the copy to its end, which prints its result; its exit code."""
     try:
-        run(str(file), settings, run_id=RUN)
+        run([str(file)], settings=settings, run_id=RUN)
     except typer.Exit as ended:
         return ended.exit_code
     return SUCCESS

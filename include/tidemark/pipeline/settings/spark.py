@@ -96,6 +96,21 @@ TUNABLE = frozenset(
         "sql.streaming.statefulOperator.useStrictDistribution",
     )
 )
+# Of these, what belongs to the process: Spark reads it when it starts, or with the first query of
+# all that run in it. Each query has the others for itself.
+OF_A_PROCESS = frozenset(
+    f"spark.{name}"
+    for name in (
+        "cores.max",
+        "executor.cores",
+        "executor.instances",
+        "executor.memory",
+        "executor.memoryOverhead",
+        "sql.streaming.stateStore.maintenanceInterval",
+        "sql.streaming.stateStore.rocksdb.boundedMemoryUsage",
+        "sql.streaming.stateStore.rocksdb.maxMemoryUsageMB",
+    )
+)
 # What a setting takes, in words and as a pattern: of a class's name, an address and a path none is
 # one. All digits and letters are ASCII's, as Spark reads them.
 _Kind = tuple[str, re.Pattern[str]]
@@ -184,6 +199,11 @@ def tuned(asked: Mapping[str, str]) -> dict[str, str]:
     """What a pipeline may change of what it asks for: the contract of a query may hold more, which
     files could ask for once."""
     return {name: value for name, value in asked.items() if _may_change(name, value)}
+
+
+def of_the_process(asked: Mapping[str, str]) -> dict[str, str]:
+    """Of what a pipeline asks for, what all that run in one process have alike."""
+    return {name: value for name, value in tuned(asked).items() if name in OF_A_PROCESS}
 
 
 def _may_change(name: str, value: str) -> bool:

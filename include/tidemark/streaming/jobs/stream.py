@@ -7,17 +7,13 @@ The result file says the same, with rows, versions and the error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from pyspark.sql import SparkSession
-
 from tidemark.gold.published import publish_note
-from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.validate import check_none_failed, validate_result
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.contract.check import admit
@@ -41,18 +37,23 @@ from tidemark.streaming.jobs.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import start_session
+from tidemark.streaming.session import StartSession, start_session
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline once; the exit code. Never raises for an error that it can report."""
-    return job_main(StreamRequest.read(argv), _run, partial(RunResult, held=True))
+    return run_asked(StreamRequest.read(argv))
 
 
-def _run(job: Job[StreamRequest]) -> JobOutcome:
+def run_asked(request: StreamRequest, session: StartSession = start_session) -> int:
+    """The same, as it is asked, in a session that is given."""
+    return job_main(request, partial(_run, session=session), partial(RunResult, held=True))
+
+
+def _run(job: Job[StreamRequest], session: StartSession) -> JobOutcome:
     asked = job.request
     run = job.run(asked.trigger, asked.scheduled_time)
-    result = run_once(run, job.progress, job.started, asked.hold)
+    result = run_once(run, job.progress, job.started, asked.hold, session)
     return JobOutcome(result, job.target, job_exit_code(result.error))
 
 
@@ -62,7 +63,7 @@ def run_once(
     progress: Progress,
     started: datetime,
     hold: bool,
-    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+    session: StartSession = start_session,
     on_lapse: OnLapse = halt,
 ) -> RunResult:
     """Run a pipeline under its lease, and publish unless `hold`; what happened, errors included.

@@ -1,0 +1,232 @@
+"""`tidemark run` of several pipelines: each as it runs alone, with as few starts of Spark as their
+settings allow.
+
+1. Of each: look whether there is anything for Spark to do. Where there is nothing, it is validated
+   and published here, as a lone run is.
+2. The others go together into one job, or into one for each group that has a JVM of its own; it
+   validates and publishes each of them under its lease, unless they are to be held.
+3. Read the result file of each, and print one table.
+An error of one is told with it, and keeps no other from running.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.cli.gate import published
+from tidemark.cli.job import job_ended, result_there
+from tidemark.cli.many_report import Ended, exit_code_of, print_ended
+from tidemark.cli.spark_log import log_beside
+from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
+from tidemark.errors import TidemarkError
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.load import find_pipeline, pipeline_files
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, spark_conf
+from tidemark.pipeline.settings.spark import of_the_process
+from tidemark.runs.acceptance import this_user
+from tidemark.runs.requests import ManyRequest
+from tidemark.runs.results.result import RunResult
+from tidemark.sources.new_input import new_input_bytes
+from tidemark.storage.result_file import RunError
+from tidemark.storage.root import check_root
+
+if TYPE_CHECKING:
+    from tidemark.runs.preflight import SparkNeeded
+
+
+@dataclass(frozen=True)
+class Many:
+    """What is asked for all of them; times are in UTC. `settings_file` is the one that was named,
+    if one was."""
+
+    settings: Settings
+    settings_file: Path | None
+    run_id: str
+    started: datetime
+    scheduled_time: datetime | None
+    hold: bool
+    master: str
+    by: str = field(default_factory=this_user)
+
+    @property
+    def stands_for(self) -> datetime:
+        """The time that the runs stand for."""
+        return self.scheduled_time or self.started
+
+    def result(self, pipeline: str) -> str:
+        """Where the result of a pipeline goes."""
+        return Places(self.settings.root, pipeline).result(self.run_id)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A pipeline, and how it was named: by its name or its file's path."""
+
+    by: str
+    pipeline: Pipeline
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pipelines that one JVM runs: those whose settings of the process are equal, and whose input
+    is large, or is not."""
+
+    pipelines: Sequence[Named]
+    input_bytes: int
+
+
+def run_many(many: Many, asked: Sequence[str], only_due: bool) -> None:
+    """Run them once, and print what happened; typer.Exit where not all went well."""
+    check_master(many.settings, many.master, "--master")
+    check_root(many.settings)
+    named, ended = load_each(asked, many.settings)
+    leave_pandas_out_of_a_run(*(one.pipeline for one in named))
+    if only_due:
+        named = _due(named, many)
+    needing: list[Named] = []
+    for one in named:
+        looked = _without_spark(one, many)
+        if isinstance(looked, Ended):
+            ended.append(looked)
+        else:
+            print(f"{one.name}: Spark is needed: {looked.because}", file=sys.stderr)
+            needing.append(one)
+    for group in groups_of(needing, many.settings):
+        ended += _ended_together(group, many)
+    if not ended:
+        print(f"None of {len(asked)} pipelines is due.")
+        return
+    ended.sort(key=lambda one: one.name)
+    print_ended(ended, many.result("PIPELINE"))
+    if many.hold:
+        _tell_how_to_publish(ended, many)
+    if code := exit_code_of(ended):
+        raise typer.Exit(code)
+
+
+def in_folder(folder: Path) -> list[str]:
+    """The paths of its pipeline files. BadParameter where there are none."""
+    found = [str(path) for path in pipeline_files(folder)]
+    if not found:
+        raise typer.BadParameter(f"the folder {folder} holds no pipeline file")
+    return found
+
+
+def load_each(asked: Iterable[str], settings: Settings) -> tuple[list[Named], list[Ended]]:
+    """The pipelines that can be used, and those that cannot, with the reason. BadParameter where
+    two of them have the same tables."""
+    named: dict[str, Named] = {}
+    invalid: list[Ended] = []
+    for by in asked:
+        try:
+            pipeline = find_pipeline(by, settings)
+        except TidemarkError as error:
+            invalid.append(Ended(Path(by).stem, error=RunError.of(error), without="invalid"))
+            continue
+        if other := named.get(pipeline.name):
+            raise typer.BadParameter(
+                f"{other.by} and {by} have the same name, and so the same tables: leave one out"
+            )
+        named[pipeline.name] = Named(by, pipeline)
+    return list(named.values()), invalid
+
+
+def groups_of(needing: Iterable[Named], settings: Settings) -> list[Group]:
+    """The pipelines as few JVMs can run them, each group in the order in which they came."""
+    groups: dict[object, list[tuple[Named, int]]] = {}
+    given = spark_conf(settings)
+    for one in needing:
+        own = of_the_process({**given, **of_the_process(one.pipeline.advanced.spark)})
+        size = new_input_bytes(one.pipeline, settings)
+        key = (size >= LARGE_BYTES, tuple(sorted(own.items())))
+        groups.setdefault(key, []).append((one, size))
+    return [
+        Group([one for one, _ in group], max(size for _, size in group))
+        for group in groups.values()
+    ]
+
+
+def _due(named: Iterable[Named], many: Many) -> list[Named]:
+    # delta-rs and Arrow, from here on.
+    from tidemark.runs.due import is_due
+
+    return [one for one in named if is_due(one.pipeline, many.settings, many.stands_for)]
+
+
+def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
+    from tidemark.runs.preflight import SparkNeeded
+    from tidemark.runs.run import Run
+    from tidemark.runs.without_spark import run_without_spark
+    from tidemark.storage.delta.place import shared_handles
+
+    settings, uri = many.settings, many.result(one.name)
+    run = Run(one.pipeline, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
+    try:
+        with shared_handles():
+            outcome = run_without_spark(run, datetime.now(UTC), uri)
+            if isinstance(outcome, SparkNeeded):
+                return outcome
+            if outcome.error is None and not many.hold:
+                outcome = published(one.pipeline, outcome, uri, settings)
+    except Exception as error:  # noqa: BLE001  whatever it is, the others are run
+        if not isinstance(error, TidemarkError):
+            traceback.print_exception(error)
+        return Ended(one.name, error=RunError.of(error))
+    return Ended(one.name, outcome)
+
+
+def _ended_together(group: Group, many: Many) -> list[Ended]:
+    """How the pipelines of a group ended, by one job for all of them."""
+    names = [one.name for one in group.pipelines]
+    request = ManyRequest(
+        pipelines=tuple(one.by for one in group.pipelines),
+        settings=many.settings_file,
+        run_id=many.run_id,
+        hold=many.hold,
+        scheduled_time=many.scheduled_time,
+        by=many.by,
+    )
+    before = _results(names, many)
+    log = log_beside(many.result(names[0]))
+    variables = partial(jvm_variables, input_bytes=group.input_bytes)
+    try:
+        job = job_ended(request, many.settings, many.master, log, variables)
+    except TidemarkError as error:
+        return [Ended(name, error=RunError.of(error)) for name in names]
+    found = {name: of for name, of in _results(names, many).items() if of != before[name]}
+    lacking = [name for name in names if found.get(name) is None]
+    code = job.told_without(f"wrote no result of {', '.join(lacking)}") if lacking else 0
+    return [
+        Ended(name, code=code) if name in lacking else Ended(name, found[name]) for name in names
+    ]
+
+
+def _results(names: Iterable[str], many: Many) -> Mapping[str, RunResult | None]:
+    return {name: result_there(RunResult, many.result(name), many.settings) for name in names}
+
+
+def _tell_how_to_publish(ended: Iterable[Ended], many: Many) -> None:
+    named = ["--settings", str(many.settings_file)] if many.settings_file else []
+    print("To publish what is held:")
+    for one in ended:
+        if one.outcome == "held":
+            typed = ["tidemark", "publish", one.name, "--result", many.result(one.name), *named]
+            print(f"  {shlex.join(typed)}")

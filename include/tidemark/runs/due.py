@@ -1,0 +1,31 @@
+"""Which pipelines are due: those whose schedule has named a time since their newest run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tidemark.errors import TidemarkError
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.schedules import last_time
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.status.recent_runs import recent_runs
+from tidemark.storage.warehouse import Warehouse
+
+
+def is_due(pipeline: Pipeline, settings: Settings, now: datetime) -> bool:
+    """Is a pipeline to be run? `now` is in UTC. Without a schedule it never is; one that has not
+    run is, and so is one whose runs cannot be read, for the run to say why.
+
+    A run counts that failed, too: its next one is due at the next time. Of a run that was killed
+    there is no row.
+    """
+    if pipeline.schedule is None or (last := last_time(pipeline.schedule, now)) is None:
+        return False
+    try:
+        table = Warehouse.of(pipeline.name, settings).runs.open()
+        newest = recent_runs(table, pipeline.name, 1)
+    except TidemarkError:
+        return True
+    # What is known of an interrupted run is when it began.
+    stood_for = [run.scheduled_at or run.started_at for run in newest]
+    return not stood_for or stood_for[0] < last
