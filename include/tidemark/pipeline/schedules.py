@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from tidemark.pipeline.problems import nearest
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+# As Airflow has it; croniter does not know it.
+_AS_CRON = {"@quarterly": "0 0 1 */3 *"}
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 
 
@@ -30,16 +32,13 @@ def check_schedule(text: str) -> None:
         raise ValueError(f"is not a cron expression that ever comes: {error}") from None
 
 
-def last_time(schedule: str, now: datetime) -> datetime | None:
-    """The last time that a schedule names, `now` or before it; in UTC. None for a preset that
-    croniter does not know."""
-    from croniter import CroniterError, croniter
+def last_time(schedule: str, now: datetime) -> datetime:
+    """The last time that a schedule names, `now` or before it; in UTC."""
+    from croniter import croniter
 
-    try:
-        # What it gives is always before what it is asked for.
-        found: datetime = croniter(schedule, now + timedelta(seconds=1)).get_prev(datetime)
-    except CroniterError:
-        return None
+    # What it gives is always before what it is asked for.
+    times = croniter(_AS_CRON.get(schedule, schedule), now + timedelta(seconds=1))
+    found: datetime = times.get_prev(datetime)
     return found
 
 

@@ -19,7 +19,7 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime) -> bool:
     A run counts that failed, too: its next one is due at the next time. Of a run that was killed
     there is no row.
     """
-    if pipeline.schedule is None or (last := last_time(pipeline.schedule, now)) is None:
+    if pipeline.schedule is None:
         return False
     try:
         table = Warehouse.of(pipeline.name, settings).runs.open()
@@ -28,4 +28,4 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime) -> bool:
         return True
     # What is known of an interrupted run is when it began.
     stood_for = [run.scheduled_at or run.started_at for run in newest]
-    return not stood_for or stood_for[0] < last
+    return not stood_for or stood_for[0] < last_time(pipeline.schedule, now)

@@ -1,0 +1,93 @@
+"""A pipeline is due once its schedule has named a time since its newest run."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.kit.running import Place, clicks
+from tests.kit.windows import at
+from tests.runs.pipelines import ended
+from tidemark.errors import RunFailed
+from tidemark.pipeline.schedules import PRESETS, last_time
+from tidemark.runs.due import is_due
+
+
+def due(place: Place, now: datetime) -> bool:
+    return is_due(place.pipeline, place.settings, now)
+
+
+@pytest.fixture
+def hourly(tmp_path: Path) -> Place:
+    return Place(tmp_path, clicks(schedule="@hourly"))
+
+
+def test_one_that_never_ran_is_due(hourly: Place) -> None:
+    assert due(hourly, at(12, 30))
+
+
+def test_one_without_a_schedule_never_is(tmp_path: Path) -> None:
+    assert not due(Place(tmp_path), at(12, 30))
+
+
+def test_it_is_due_from_the_next_time_on(hourly: Place) -> None:
+    ended(hourly, began=at(12, 30))
+    assert not due(hourly, at(12, 59))
+    assert due(hourly, at(13))
+    assert due(hourly, at(14, 5))
+
+
+def test_a_run_that_stands_for_the_very_time_is_that_run(hourly: Place) -> None:
+    ended(hourly, began=at(13))
+    assert not due(hourly, at(13))
+    assert not due(hourly, at(13, 59))
+    assert due(hourly, at(14))
+
+
+def test_a_run_that_failed_or_is_held_counts(hourly: Place) -> None:
+    ended(hourly, began=at(13), error=RunFailed("so"))
+    assert not due(hourly, at(13, 30))
+    ended(hourly, "held", began=at(14), held=True)
+    assert not due(hourly, at(14, 30))
+
+
+def test_a_backfill_is_no_run_of_the_schedule(hourly: Place) -> None:
+    ended(hourly, began=at(12))
+    ended(hourly, "other", began=at(13, 10), trigger="backfill")
+    assert due(hourly, at(13, 30))
+
+
+def test_one_whose_runs_cannot_be_read_is_due(hourly: Place) -> None:
+    ended(hourly, began=at(13))
+    log = Path(hourly.places.runs, "_delta_log")
+    shutil.rmtree(log)
+    log.mkdir()
+    (log / "00000000000000000000.json").write_text("no JSON")
+    assert due(hourly, at(13, 30))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("@hourly", datetime(2026, 8, 20, 10, tzinfo=UTC)),
+        ("@daily", datetime(2026, 8, 20, tzinfo=UTC)),
+        ("@weekly", datetime(2026, 8, 16, tzinfo=UTC)),
+        ("@monthly", datetime(2026, 8, 1, tzinfo=UTC)),
+        ("@quarterly", datetime(2026, 7, 1, tzinfo=UTC)),
+        ("@yearly", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("*/5 * * * *", datetime(2026, 8, 20, 10, 15, tzinfo=UTC)),
+        ("15 10 * * *", datetime(2026, 8, 20, 10, 15, tzinfo=UTC)),
+        ("0 6 * * 1-5", datetime(2026, 8, 20, 6, tzinfo=UTC)),
+    ],
+)
+def test_the_last_time_of_a_schedule_is_now_or_before(schedule: str, expected: datetime) -> None:
+    assert last_time(schedule, datetime(2026, 8, 20, 10, 15, tzinfo=UTC)) == expected
+    assert last_time(schedule, datetime(2026, 8, 20, 10, 15, 59, 999_999, tzinfo=UTC)) == expected
+
+
+def test_every_preset_that_a_file_may_say_has_a_last_time() -> None:
+    now = datetime(2026, 8, 20, 10, 15, tzinfo=UTC)
+    assert all(last_time(preset, now) for preset in PRESETS)
