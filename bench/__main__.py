@@ -1,6 +1,6 @@
 """`python -m bench`: measure the platform beside its rivals; tables, JSON files and pictures.
 
-python -m bench [--size usual|long|smallest] [--figures NAME …] [--folder FOLDER]
+python -m bench [--size usual|long|smallest] [--figures NAME …] [--folder FOLDER] [--many N]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +30,7 @@ from bench.figures import (
     judging,
     kafka,
     late_repair,
+    many,
     messages,
     migration,
     operators,
@@ -46,6 +48,7 @@ from bench.sizes import LONG, SMALLEST, USUAL, Sizes
 Measure = Callable[[Sizes, Path], list[Figure]]
 FIGURES: dict[str, Measure] = {
     "fixed_cost": fixed_cost.measure,
+    "many": many.measure,
     "settings": settings.measure,
     "airflow": airflow.measure,
     "growth": growth.measure,
@@ -93,7 +96,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         help=f"default: all but {', '.join((*ASKED_FOR, 'cluster'))}",
     )
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
+    parser.add_argument("--many", type=int, help="how many pipelines the figure `many` has")
     given = parser.parse_args(argv)
+    sizes = SIZES[given.size]
+    sizes = replace(sizes, many=given.many or sizes.many)
     # Into a file or a pipe no line is broken: a table has up to seven columns.
     console, here = Console(width=None if sys.stdout.isatty() else 120), machine()
     # The figure of a cluster needs a store that somebody names.
@@ -105,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     for name in given.figures or every:
         begin = time.monotonic()
-        figures = measured(name, SIZES[given.size])
+        figures = measured(name, sizes)
         seconds = round(time.monotonic() - begin)
         for number, figure in enumerate(figures):
             show(figure, console)

@@ -267,7 +267,12 @@ def _batch(name: str) -> Callable[[Workspace], list[str]]:
 
 def our_gold(place: Workspace) -> pa.Table:
     """What the platform published."""
-    return _delta(place.root / NAME / TABLE / "gold")
+    return gold_of(place, NAME)
+
+
+def gold_of(place: Workspace, name: str) -> pa.Table:
+    """What the platform published of a pipeline."""
+    return _delta(place.root / name / TABLE / "gold")
 
 
 def _our_closed_gold(place: Workspace) -> pa.Table:
@@ -276,7 +281,7 @@ def _our_closed_gold(place: Workspace) -> pa.Table:
 
 
 def _recomputed_gold(place: Workspace) -> pa.Table:
-    return _delta(place.root / RECOMPUTED / TABLE / "gold")
+    return gold_of(place, RECOMPUTED)
 
 
 def _recomputed(start: Callable[..., list[str]]) -> Contender:

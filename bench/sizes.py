@@ -37,6 +37,7 @@ class Sizes:
     judged_lines: int  # of each kind
     kafka: tuple[int, int]  # messages, repetitions
     pipelines: tuple[int, int]  # and runs of each
+    many: int  # pipelines that one command runs
     told_commits: int  # of a history, before a story is told
 
 
@@ -65,6 +66,7 @@ USUAL = Sizes(
     judged_lines=100_000,
     kafka=(500_000, 1),
     pipelines=(500, 200),
+    many=10,
     told_commits=4_320,
 )
 LONG = replace(
@@ -80,6 +82,7 @@ LONG = replace(
     cores_rows=5_000_000,
     settings_runs=60,
     kafka=(5_000_000, 3),
+    many=100,
     chain=150,
     chain_repetitions=10,
 )
@@ -108,5 +111,6 @@ SMALLEST = Sizes(
     judged_lines=500,
     kafka=(2_000, 1),
     pipelines=(3, 5),
+    many=2,
     told_commits=20,
 )
