@@ -133,6 +133,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/streaming/test_judged_in_tasks.py": None,
     "tests/streaming/test_pipeline_compaction.py": None,
     "tests/streaming/test_row_rules.py": "names_the_row_and_says",
+    "tests/streaming/test_sessions_of_many.py": "nothing_of_a_session",
     "tests/streaming/test_state_of_joins_and_folds.py": None,
     "tests/streaming/test_state_settings.py": None,
     "tests/upkeep/test_restart_after_housekeeping.py": "hdfs",

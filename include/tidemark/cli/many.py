@@ -85,7 +85,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Group:
+class JobGroup:
     """Pipelines that one JVM runs: those whose settings of the process are equal, and whose input
     is large, or is not."""
 
@@ -149,7 +149,7 @@ def load_each(asked: Iterable[str], settings: Settings) -> tuple[list[Named], li
     return list(named.values()), invalid
 
 
-def groups_of(needing: Iterable[Named], settings: Settings) -> list[Group]:
+def groups_of(needing: Iterable[Named], settings: Settings) -> list[JobGroup]:
     """The pipelines as few JVMs can run them, each group in the order in which they came."""
     groups: dict[object, list[tuple[Named, int]]] = {}
     given = spark_conf(settings)
@@ -159,7 +159,7 @@ def groups_of(needing: Iterable[Named], settings: Settings) -> list[Group]:
         key = (size >= LARGE_BYTES, tuple(sorted(own.items())))
         groups.setdefault(key, []).append((one, size))
     return [
-        Group([one for one, _ in group], max(size for _, size in group))
+        JobGroup([one for one, _ in group], max(size for _, size in group))
         for group in groups.values()
     ]
 
@@ -193,7 +193,7 @@ def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
     return Ended(one.name, outcome)
 
 
-def _ended_together(group: Group, many: Many) -> list[Ended]:
+def _ended_together(group: JobGroup, many: Many) -> list[Ended]:
     """How the pipelines of a group ended, by one job for all of them."""
     names = [one.name for one in group.pipelines]
     request = ManyRequest(

@@ -33,7 +33,7 @@ class Ended:
 
     @property
     def exit_code(self) -> int:
-        """As of a run of it alone."""
+        """The exit code of a run of it alone."""
         return failure_exit_code(self.failure) if self.failure else self.code
 
     @property

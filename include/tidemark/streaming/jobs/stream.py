@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_asked(request: StreamRequest, session: StartSession = start_session) -> int:
-    """The same, as it is asked, in a session that is given."""
+    """Run a pipeline once, in a session that is given; the exit code."""
     return job_main(request, partial(_run, session=session), partial(RunResult, held=True))
 
 
