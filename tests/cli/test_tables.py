@@ -60,6 +60,7 @@ from tidemark.cli.lease import lease_lines
 from tidemark.cli.ledger import ledger_table
 from tidemark.cli.main import app
 from tidemark.cli.maintain_report import print_plans
+from tidemark.cli.many_report import Ended, print_ended
 from tidemark.cli.new.commands import proposed_facts
 from tidemark.cli.rejects import print_reject, print_rejects
 from tidemark.cli.remove import print_removal
@@ -211,6 +212,16 @@ def of_a_run(of: Drawn) -> None:
         ended_at=of.time, rows=rows, tables={of.table: table},
     )  # fmt: skip
     print_result(result, "memory:///result.json")
+
+
+def of_several_runs(of: Drawn) -> None:
+    rows = Rows(read=of.number, rejected={"malformed": of.number})
+    result = RunResult(
+        pipeline=of.table, run_id=of.name, outcome="succeeded", held=True, started_at=of.time,
+        ended_at=of.time, rows=rows,
+    )  # fmt: skip
+    ended = [Ended(of.table, result), Ended(of.name)]
+    print_ended(ended, f"memory:///{of.time:%Y-%m-%dT%H:%M:%SZ}.json")
 
 
 def of_status(of: Drawn) -> None:
@@ -379,7 +390,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "try": [of_a_run, of_a_trial],
     "validate": [],
     "doctor": [of_the_set_up],
-    "run": [of_a_run],
+    "run": [of_a_run, of_several_runs],
     "page": [],
     "publish": [of_a_run],
     "accept": [],
