@@ -303,12 +303,22 @@ def test_of_held_runs_it_says_how_to_publish_each(
 ) -> None:
     for name in ("a", "b"):
         place(tmp_path, name)
-    asked = job(lambda _: [write(tmp_path, one, "x", held=True) for one in ("a", "b")] and 0)
+
+    def run(request: ManyRequest) -> int:
+        for name in _names(request):
+            write(tmp_path, name, request.run_id or "", held=True)
+        return 0
+
+    asked = job(run)
     ran = tidemark(tmp_path, "a", "b", "--run-id", "x", "--hold")
     assert asked[0].hold
     for name in ("a", "b"):
         uri = Place(tmp_path, name=name).places.result("x")
         assert f"  tidemark publish {name} --result {uri}\n" in ran.stdout
+    # By its file, where the settings' folder need not have it.
+    (tmp_path / "pipelines").rename(tmp_path / "others")
+    ran = tidemark(tmp_path, "--folder", str(tmp_path / "others"), "--run-id", "y", "--hold")
+    assert f"  tidemark publish {tmp_path}/others/a.yaml --result " in ran.stdout
 
 
 def test_a_request_is_read_again_from_its_arguments() -> None:

@@ -117,7 +117,7 @@ def run_many(many: Many, asked: Sequence[str], only_due: bool) -> None:
     ended.sort(key=lambda one: one.name)
     print_ended(ended, many.result("PIPELINE"))
     if many.hold:
-        _tell_how_to_publish(ended, many)
+        _tell_how_to_publish(ended, {one.name: one.by for one in named}, many)
     if code := exit_code_of(ended):
         raise typer.Exit(code)
 
@@ -223,10 +223,10 @@ def _results(names: Iterable[str], many: Many) -> Mapping[str, RunResult | None]
     return {name: result_there(RunResult, many.result(name), many.settings) for name in names}
 
 
-def _tell_how_to_publish(ended: Iterable[Ended], many: Many) -> None:
-    named = ["--settings", str(many.settings_file)] if many.settings_file else []
+def _tell_how_to_publish(ended: Iterable[Ended], by: Mapping[str, str], many: Many) -> None:
+    settings = ["--settings", str(many.settings_file)] if many.settings_file else []
     print("To publish what is held:")
     for one in ended:
         if one.outcome == "held":
-            typed = ["tidemark", "publish", one.name, "--result", many.result(one.name), *named]
-            print(f"  {shlex.join(typed)}")
+            result = ["--result", many.result(one.name)]
+            print(f"  {shlex.join(['tidemark', 'publish', by[one.name], *result, *settings])}")
