@@ -26,7 +26,8 @@ from tidemark.streaming.jobs.many import SharedEngine, run_all
 
 # The engine's settings that pipelines change here.
 CHANGED = ("spark.sql.shuffle.partitions", PROVIDER, "spark.sql.adaptive.enabled")
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+# Ids of tables, queries and rejects; and the second in which a lookup was copied, its version.
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\b1\d{9}\b")
 # What tells when something was done.
 TIMES = ("_batch_time", "written_at", "started_at", "ended_at", "seconds")
 
