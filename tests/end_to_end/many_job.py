@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from tests.end_to_end.many_rounds import CONTENTS, ROUNDS, SET, asked, land
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
