@@ -195,6 +195,50 @@ def test_an_undo_goes_on_without_a_file_too(spark: SparkSession, story: Story) -
     assert told(place) == story.before
 
 
+@LONG
+def test_an_undo_misses_a_file_of_any_batch_since(spark: SparkSession, story: Story) -> None:
+    """Also of one whose number another had before."""
+    place = story.again()
+    change = rewind_warm(spark, place, "run-0").change
+    assert change is not None
+    place.land("3.json", [row(99, "d")])
+    succeed(spark, place, "since")
+    (place.root / "landing" / "3.json").unlink()
+    before = told(place)
+    refused = rewind_warm(spark, place, undo=change.id)
+    assert refused.error is not None
+    assert "1 of the 1 files that were read since" in refused.error.message
+    assert told(place) == before
+    undone = rewind_warm(spark, place, undo=change.id, without=("3.json",), reason="gone")
+    assert undone.error is None, undone.error
+    assert undone.change is not None
+    assert [(one.accepted, one.is_there) for one in undone.change.without] == [(1, False)]
+    assert told(place) == story.before
+
+
+@LONG
+@pytest.mark.parametrize("was_passed_over", [False, True])
+def test_an_undo_leaves_out_what_a_rewind_since_was_to_go_on_without(
+    spark: SparkSession, story: Story, was_passed_over: bool
+) -> None:
+    place = story.again()
+    change = rewind_warm(spark, place, "run-0").change
+    assert change is not None
+    place.land("3.json", [row(99, "d")])
+    succeed(spark, place, "since")
+    assert rewind_warm(spark, place, "run-0", without=("3.json",), reason="wrong").error is None
+    if was_passed_over:
+        succeed(spark, place, "passed over")
+    undone = rewind_warm(spark, place, undo=change.id)
+    assert undone.error is None, undone.error
+    assert any("Stays left out" in note and "3.json" in note for note in undone.notes)
+    succeed(spark, place, "goes on")
+    assert "d" not in place.bronze()["key"].to_pylist()
+    (left,) = [one for one in place.rejects().to_pylist() if one["reason"] == LEFT_OUT]
+    assert left["_file"].endswith("/3.json")
+    assert audit(spark, place).outcome == "equal"
+
+
 def test_a_dry_run_says_what_would_be_left_out_and_a_name_has_to_be_one_file_that_is_read_again(
     story: Story,
 ) -> None:

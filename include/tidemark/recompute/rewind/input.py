@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.rewind.change import CHECKPOINT, LeftOut
 from tidemark.runs.unfinished_act import rewind_folder
-from tidemark.sources.files.unread import same_place
+from tidemark.sources.files.unread import log_lists, same_place
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.notes import (
     AcceptedLoss,
@@ -73,10 +73,9 @@ def copied_checkpoint(warehouse: Warehouse, rewind: str) -> Checkpoint:
     return Checkpoint(uri, warehouse.options, warehouse.fence)
 
 
-def read_since(ingest: Checkpoint, before: Checkpoint, batch: int) -> ReadAgain:
-    """Files that only batches after one have read, and that `before` did not: they have to be read
-    again."""
-    taken = sorted(_files_after(ingest, batch) - _files_after(before, batch))
+def read_since(ingest: Checkpoint, before: Collection[str]) -> ReadAgain:
+    """Files that were read, and are none of `before`: they have to be read again."""
+    taken = sorted(files_read(ingest).difference(before))
     found = stat_files(taken, ingest.options)
     return ReadAgain(tuple(taken), tuple(uri for uri in taken if found[uri] is None))
 
@@ -96,10 +95,11 @@ def left_out_files(
     ingest: Checkpoint,
     again: ReadAgain,
     names: Sequence[str],
-    batch: int,
+    batch: int = -1,
 ) -> tuple[LeftOut, ...]:
-    """The files that a rewind to the end of a batch is to go on without, by their names or the ends
-    of them. RewindRefused where one names none, or several, of those that are read again."""
+    """The files that a rewind is to go on without, by their names or the ends of them; their rows
+    behind a `batch` go. RewindRefused where one names none, or several, of those that are read
+    again."""
     if names and not source_handle(pipeline, settings).leaves_parts_out:
         raise RewindRefused(
             f"--without {names[0]}: {pipeline.name} reads {pipeline.source.label}, and only of a "
@@ -159,18 +159,20 @@ def with_left_out(notes: str | None, left: Iterable[AcceptedLoss]) -> str | None
     return found.model_copy(update={"lost": (*found.lost, *new)}).model_dump_json(indent=1)
 
 
-def _files_after(checkpoint: Checkpoint, batch: int) -> set[str]:
-    later = [one for one in checkpoint.batches("offsets") if one > batch]
-    return {
-        file.uri
-        for one in later
-        if any(isinstance(_offset(text), FileOffset) for text in checkpoint.offsets(one).sources)
-        for file in checkpoint.source_files(one)
-    }
+def files_read(checkpoint: Checkpoint) -> frozenset[str]:
+    """The files that the batches of a checkpoint read, by the source's own lists: the numbers of
+    batches come again behind a rewind. None of another source."""
+    last = checkpoint.last_batch("offsets")
+    texts = [] if last is None else checkpoint.offsets(last).sources
+    if last is None or not any(text and _is_of_files(text) for text in texts):
+        return frozenset()
+    end = checkpoint.log_offset(last)
+    lists = (checkpoint.listed_files(name) for name in log_lists(checkpoint))
+    return frozenset(one.uri for files in lists for one in files if one.batch <= end)
 
 
-def _offset(text: str | None) -> object:
-    return None if text is None else source_offset(text)
+def _is_of_files(text: str) -> bool:
+    return isinstance(source_offset(text), FileOffset)
 
 
 def notes_text(ingest: Checkpoint) -> str | None:

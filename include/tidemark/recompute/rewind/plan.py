@@ -42,6 +42,7 @@ from tidemark.recompute.rewind.change import (
 from tidemark.recompute.rewind.input import (
     accepted_since,
     copied_checkpoint,
+    files_read,
     gone_since,
     left_out_files,
     lost_again,
@@ -179,10 +180,13 @@ def plan_undo(
             "did not fit each other: there is nothing to go back to. Nothing was changed."
         )
     ingest, copy = ingest_checkpoint(warehouse), copied_checkpoint(warehouse, rewind)
-    again, batch = read_since(ingest, copy, before.ingest.batch), before.ingest.batch
-    without = left_out_files(pipeline, settings, ingest, again, asked.without, batch)
+    had = files_read(copy)
+    again, known = read_since(ingest, had), left_out(ingest)
+    without = left_out_files(pipeline, settings, ingest, again, asked.without)
     told = _accepted(asked, now)
-    left, still = _not_left_out(again, without, left_out(ingest))
+    left, still = _not_left_out(again, without, known)
+    # Those too that no run has come by yet.
+    still += tuple(one for one in known if one.part not in {*had, *again.uris})
     listed = {name: facts.size for name, facts in list_checkpoint(ingest).files.items()}
     committed = (name.removeprefix("commits/") for name in before.ingest.listed)
     back = IngestBack(
