@@ -8,8 +8,8 @@ INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
 PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
 PYTEST_ARGS =
-# Of the long tests: losses, rows, joins, kinds, operators, kills, generations, browser or rest, as
-# tests/conftest.py has them; or `second`, what .ci/run runs beside `make test`. Without one `make test-all` runs all
+# Of the long tests: losses, rows, joins, kinds, acts, operators, kills, generations, browser
+# or rest, as tests/conftest.py has them; or `second`, what .ci/run runs beside `make test`. Without one `make test-all` runs all
 # tests, which takes hours.
 PART =
 # For instance: --figures fixed_cost throughput

@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tests/operators/test_joins_in_bronze",
     ),
     "kinds": ("tests/operators/contract/test_operator_kinds",),
+    "acts": ("tests/operators/contract/test_random_acts",),
     "operators": ("tests/operators/",),
     "kills": (
         "tests/end_to_end/test_killed",
@@ -109,6 +110,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/operators/contract/test_joins.py": "nothing",
     "tests/operators/contract/test_joins_of_two.py": None,
     "tests/operators/contract/test_operator_kinds.py": "folds",
+    "tests/operators/contract/test_random_acts.py": None,
     "tests/operators/contract/test_retracted_kinds.py": None,
     "tests/operators/contract/test_widened_kinds.py": None,
     "tests/operators/test_sessions_and_the_engine.py": None,
