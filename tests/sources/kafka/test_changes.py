@@ -16,7 +16,7 @@ from tidemark.judge.json_text import LineReader
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import KafkaSource
 from tidemark.sources.kafka.changes import RowKeys, newest_messages
-from tidemark.sources.kafka.offsets import TopicOffset, offset_text
+from tidemark.sources.kafka.offsets import OffsetRange, TopicOffset, offset_text
 from tidemark.sources.kafka.planning import followed_offset, is_read
 from tidemark.sources.kafka.values import ValueUnusable
 from tidemark.sources.notes import FollowedOffsets
@@ -73,8 +73,11 @@ def test_of_each_key_the_last_message_counts_however_they_are_read(
             assert verdict is None
     assert found.keys == {key: (0, said[number][1]) for key, number in last.items()}
     assert found.verdict(1, 7) is None
-    assert found.only([0]).others.keys() == found.others.keys()
-    assert not found.only([1]).others
+    middle = OffsetRange("t", 0, 11, 15)
+    for offset in range(7, 7 + 2 * len(said), 2):
+        expected = found.verdict(0, offset) if 11 <= offset <= 15 else None
+        assert found.only([middle]).verdict(0, offset) == expected
+    assert not found.only([OffsetRange("t", 1, 0, 99)]).others
 
 
 def test_messages_of_a_key_in_two_partitions_are_refused() -> None:

@@ -24,6 +24,7 @@ from tidemark.errors import SourceRefused
 from tidemark.judge.json_text import LineReader, NotAnObject, Number, json_text
 from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import NO_KEY, ROW_DELETED, SUPERSEDED
+from tidemark.sources.kafka.offsets import OffsetRange
 from tidemark.sources.kafka.values import ValueUnusable
 
 if TYPE_CHECKING:
@@ -174,9 +175,15 @@ class NewestMessages:
                     f"The message at offset {by} has the row of this key as it is now",
                 )
 
-    def only(self, partitions: Iterable[int]) -> NewestMessages:
-        """What says whether messages of these partitions count."""
-        return NewestMessages({}, {n: self.others[n] for n in partitions if n in self.others})
+    def only(self, ranges: Iterable[OffsetRange]) -> NewestMessages:
+        """What says whether messages of these ranges count: it goes to the task that reads them."""
+        others = {}
+        for one in ranges:
+            if one.partition in self.others:
+                offsets, newer = self.others[one.partition]
+                first, end = np.searchsorted(offsets, [one.first, one.first + one.number])
+                others[one.partition] = offsets[first:end], newer[first:end]
+        return NewestMessages({}, others)
 
 
 def newest_messages(

@@ -249,10 +249,7 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         parts = in_slices(read)
         if self._row_keys is not None:
             newest = self._newest(read)
-            return [
-                self._slice(*together, newest=newest.only(one.partition for one in together))
-                for together in parts
-            ]
+            return [self._slice(*together, newest=newest.only(together)) for together in parts]
         if not self._slice().as_lines.ask_registry:
             return [self._slice(*together) for together in parts]
         from tidemark.sources.kafka.registry import kept_schemas
