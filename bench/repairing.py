@@ -37,6 +37,7 @@ from tidemark.runs.run import Run
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.inputs import with_event_time
+from tidemark.streaming.jobs.act import JobAct
 from tidemark.streaming.jobs.retract import retract_once
 from tidemark.streaming.jobs.stream import run_once
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -146,7 +147,7 @@ class History:
         asked = RetractRequest(pipeline=NAME, file=f"late-{number}.json", reason="measured")
         with (self.root / "progress.txt").open("a") as out:
             progress = Progress(NAME, out=out)
-            result = retract_once(run, asked, progress, now, session=lambda *_: self.spark)
+            result = retract_once(JobAct(run, asked, progress, now, session=lambda *_: self.spark))
         seconds = time.monotonic() - begin
         if result.error:
             raise SystemExit(f"The retraction {number} failed: {result.error.message}")

@@ -59,14 +59,19 @@ def migrate(
     rebuild: bool = False,
     progress: Progress | None = None,
 ) -> MigrationResult:
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.migrate import migrate_once
 
     return migrate_once(
-        place.run(run_id, trigger="migration"),
-        MigrationRequest(pipeline=place.name, table="per_10m", dry_run=dry_run, rebuild=rebuild),
-        progress or quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
+        JobAct(
+            place.run(run_id, trigger="migration"),
+            MigrationRequest(
+                pipeline=place.name, table="per_10m", dry_run=dry_run, rebuild=rebuild
+            ),
+            progress or quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+        )
     )
 
 

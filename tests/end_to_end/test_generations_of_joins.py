@@ -159,14 +159,17 @@ def migrate(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> MigrationResult:
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.migrate import migrate_once
 
     return migrate_once(
-        place.run("migrate", trigger="migration"),
-        MigrationRequest(pipeline=place.name, table=TABLE, dry_run=dry_run, rebuild=rebuild),
-        progress or quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
+        JobAct(
+            place.run("migrate", trigger="migration"),
+            MigrationRequest(pipeline=place.name, table=TABLE, dry_run=dry_run, rebuild=rebuild),
+            progress or quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+        )
     )
 
 

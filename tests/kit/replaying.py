@@ -19,15 +19,18 @@ def replay_warm(
     spark: SparkSession, place: Place, now: datetime | None = None, **asked: Any
 ) -> ReplayResult:
     """One replay in the shared session; asked for no rejects, what was begun is finished."""
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.replay import replay_once
 
     return replay_once(
-        place.run("replaying"),
-        ReplayRequest(pipeline=place.name, **{"reason": "mended", **asked}),
-        quiet(),
-        now or datetime.now(UTC),
-        session=lambda *_: spark,
-        on_lapse=lambda lost: None,
+        JobAct(
+            place.run("replaying"),
+            ReplayRequest(pipeline=place.name, **{"reason": "mended", **asked}),
+            quiet(),
+            now or datetime.now(UTC),
+            session=lambda *_: spark,
+            on_lapse=lambda lost: None,
+        )
     )
 
 

@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 def retract_warm(spark: SparkSession, place: Place, **asked: Any) -> RetractResult:
     """One retraction in the shared session; asked for no rows, what was begun is finished."""
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.retract import retract_once
 
     return retract_once(
-        place.run("retracting"),
-        RetractRequest(pipeline=place.name, **{"reason": "a mistake", **asked}),
-        quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
-        on_lapse=lambda lost: None,
+        JobAct(
+            place.run("retracting"),
+            RetractRequest(pipeline=place.name, **{"reason": "a mistake", **asked}),
+            quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+            on_lapse=lambda lost: None,
+        )
     )
 
 

@@ -22,15 +22,18 @@ def rewind_warm(
     **asked: Any,
 ) -> RewindResult:
     """One rewind in the shared session; with neither, what was begun is finished."""
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.rewind import rewind_once
 
     return rewind_once(
-        place.run("rewinding"),
-        RewindRequest(pipeline=place.name, to_run=to_run, undo=undo, dry_run=dry_run, **asked),
-        quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
-        on_lapse=lambda lost: None,
+        JobAct(
+            place.run("rewinding"),
+            RewindRequest(pipeline=place.name, to_run=to_run, undo=undo, dry_run=dry_run, **asked),
+            quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+            on_lapse=lambda lost: None,
+        )
     )
 
 

@@ -64,24 +64,27 @@ def backfill_warm(
     reason: str | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.backfill import backfill_once
 
     return backfill_once(
-        place.run(run_id, trigger="backfill"),
-        BackfillRequest(
-            pipeline=place.name,
-            table=table,
-            start=start,
-            end=end,
-            dry_run=dry_run,
-            accept=accepted is not None,
-            reason=accepted.reason if accepted else reason,
-            by=accepted and accepted.by,
-        ),
-        quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
-        on_lapse=lambda lost: None,
+        JobAct(
+            place.run(run_id, trigger="backfill"),
+            BackfillRequest(
+                pipeline=place.name,
+                table=table,
+                start=start,
+                end=end,
+                dry_run=dry_run,
+                accept=accepted is not None,
+                reason=accepted.reason if accepted else reason,
+                by=accepted and accepted.by,
+            ),
+            quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+            on_lapse=lambda lost: None,
+        )
     )
 
 

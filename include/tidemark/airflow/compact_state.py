@@ -24,6 +24,7 @@ class CompactStateOperator(JobOperator):
     request_type = CompactionRequest
     doing = "The compaction"
     result_type = CompactionResult
+    log_lines = staticmethod(compaction_lines)
     begins_with_lease = True
     template_fields = (*JobOperator.template_fields, "checked")
 
@@ -45,9 +46,6 @@ class CompactStateOperator(JobOperator):
         if not due:
             raise AirflowSkipException("No state is due for compaction.")
         self.log.info("Spark is started: the state of %s is due for compaction", ", ".join(due))
-
-    def log_lines(self, result: CompactionResult) -> list[str]:
-        return list(compaction_lines(result))
 
     def summary(self, result: CompactionResult, uri: str) -> dict[str, Any]:
         return {

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -55,10 +56,11 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
     Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
     """
 
-    # What the job is asked, what a failure calls it, and the result that it writes.
+    # What the job is asked, what a failure calls it, its result, and the result for people.
     request_type: ClassVar[type[PipelineRequest]]
     doing: ClassVar[str]
     result_type: ClassVar[type[Facts]]
+    log_lines: Callable[[Any], Iterable[str]]
     # Does it begin by taking the lease? Where it cannot be had, none is started.
     begins_with_lease: ClassVar[bool] = False
 
@@ -85,10 +87,6 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         """What the job is asked besides pipeline, settings, run id and result: by the Dag's
         parameters, without those that say nothing."""
         return {name: of for name, of in context["params"].items() if of not in (None, "", [])}
-
-    @abstractmethod
-    def log_lines(self, result: Any) -> list[str]:
-        """The result for people."""
 
     @abstractmethod
     def summary(self, result: Any, uri: str) -> dict[str, Any]:

@@ -34,16 +34,23 @@ RUN_TYPES = ("manual", "operator_triggered")
 _NOT_ASKED = (*RunRequest.model_fields,)
 
 
-def _accepted(asked: dict[str, Any]) -> dict[str, Any]:
-    """What is asked, where the parameter `accept` is the reason to publish in spite of checks."""
-    accepted = (asked.pop("accept", None) or "").strip()
-    if not accepted:
-        return asked
-    reason = "; ".join(one for one in (asked.get("reason"), accepted) if one)
-    return {**asked, "accept": True, "reason": reason}
+class _RecomputeOperator(JobOperator):
+    """Of those that publish one table by themselves."""
+
+    def asked(self, context: Context) -> dict[str, Any]:
+        """Where the parameter `accept` is given, it is the reason to publish in spite of checks."""
+        asked = super().asked(context)
+        accepted = (asked.pop("accept", None) or "").strip()
+        if not accepted:
+            return asked
+        reason = "; ".join(one for one in (asked.get("reason"), accepted) if one)
+        return {**asked, "accept": True, "reason": reason}
+
+    def ended(self, context: Context, result: BackfillResult | MigrationResult) -> None:
+        tell_changed(self, context, result.run_id, {result.table: result.published})
 
 
-class BackfillOperator(JobOperator):
+class BackfillOperator(_RecomputeOperator):
     """Submits a backfill with the parameters `table`, `from`, `to`, `reason`, `dry_run` and
     `accept`.
 
@@ -55,16 +62,8 @@ class BackfillOperator(JobOperator):
     request_type = BackfillRequest
     doing = "The backfill"
     result_type = BackfillResult
+    log_lines = staticmethod(backfill_lines)
     begins_with_lease = True
-
-    def asked(self, context: Context) -> dict[str, Any]:
-        return _accepted(super().asked(context))
-
-    def log_lines(self, result: BackfillResult) -> list[str]:
-        return [] if result.error else list(backfill_lines(result))
-
-    def ended(self, context: Context, result: BackfillResult) -> None:
-        tell_changed(self, context, result.run_id, {result.table: result.published})
 
     def summary(self, result: BackfillResult, uri: str) -> dict[str, Any]:
         return {
@@ -78,7 +77,7 @@ class BackfillOperator(JobOperator):
         }
 
 
-class MigrateOperator(JobOperator):
+class MigrateOperator(_RecomputeOperator):
     """Submits a migration with the parameters `table`, `rebuild`, `reason`, `dry_run` and
     `accept`.
 
@@ -89,15 +88,7 @@ class MigrateOperator(JobOperator):
     request_type = MigrationRequest
     doing = "The migration"
     result_type = MigrationResult
-
-    def asked(self, context: Context) -> dict[str, Any]:
-        return _accepted(super().asked(context))
-
-    def log_lines(self, result: MigrationResult) -> list[str]:
-        return [] if result.error else list(migration_lines(result))
-
-    def ended(self, context: Context, result: MigrationResult) -> None:
-        tell_changed(self, context, result.run_id, {result.table: result.published})
+    log_lines = staticmethod(migration_lines)
 
     def summary(self, result: MigrationResult, uri: str) -> dict[str, Any]:
         return {
@@ -121,10 +112,8 @@ class RewindOperator(JobOperator):
     request_type = RewindRequest
     doing = "The rewind"
     result_type = RewindResult
+    log_lines = staticmethod(rewind_lines)
     begins_with_lease = True
-
-    def log_lines(self, result: RewindResult) -> list[str]:
-        return list(rewind_lines(result))
 
     def ended(self, context: Context, result: RewindResult) -> None:
         tell_changed(self, context, result.run_id, result.changed)
@@ -151,10 +140,8 @@ class RetractOperator(JobOperator):
     request_type = RetractRequest
     doing = "The retraction"
     result_type = RetractResult
+    log_lines = staticmethod(retract_lines)
     begins_with_lease = True
-
-    def log_lines(self, result: RetractResult) -> list[str]:
-        return list(retract_lines(result))
 
     def ended(self, context: Context, result: RetractResult) -> None:
         tell_changed(self, context, result.run_id, result.published)

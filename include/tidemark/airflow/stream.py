@@ -31,6 +31,7 @@ class StreamOperator(JobOperator):
     request_type = StreamRequest
     doing = "The run"
     result_type = RunResult
+    log_lines = staticmethod(log_lines)
 
     def job_run_id(self, context: Context) -> str:
         return str(context["run_id"])
@@ -77,9 +78,6 @@ class StreamOperator(JobOperator):
             return {}
         new_bytes = new_input_bytes(pipeline, settings)
         return jvm_variables(os.environ, new_bytes)
-
-    def log_lines(self, result: RunResult) -> list[str]:
-        return log_lines(result)
 
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
         """What goes to XCom: small, and without anything that a pipeline's rows hold."""

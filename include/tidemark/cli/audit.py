@@ -6,9 +6,7 @@ from datetime import UTC, datetime
 
 import typer
 
-from tidemark.cli.console import print_lines
-from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
+from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Master, asks, check_table
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
@@ -35,11 +33,8 @@ def audit(request: AuditRequest, master: Master = "local[*]") -> None:
     check_table(found, request.table)
     check_has_run(found, loaded, "audit")
     run_id = manual_run_id(datetime.now(UTC), request.kind)
+    outcome = run_with_tables(AuditResult, request, found, loaded, master, run_id)
     uri = Places(loaded.root, found.name).result(run_id)
-    request = request.model_copy(update={"run_id": run_id, "result": uri})
-    outcome = run_job(AuditResult, request, loaded, master)
-    print_lines([*audit_lines(outcome), f"result file: {uri}"])
-    if outcome.error:
-        raise typer.Exit(failure_exit_code(outcome.error))
+    end_with(outcome, [*audit_lines(outcome), f"result file: {uri}"])
     if outcome.outcome == "different":
         raise typer.Exit(FAILED)

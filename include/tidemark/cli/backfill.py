@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import typer
-
-from tidemark.cli.console import print_lines
-from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
+from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Master, asks, check_table
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import BackfillRequest
@@ -27,7 +22,6 @@ def backfill(request: BackfillRequest, master: Master = "local[*]") -> None:
     """
     from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
     from tidemark.runs.has_run import check_has_run
-    from tidemark.runs.pipeline_lease import check_lease
 
     loaded = load_settings(request.settings)
     found = find_pipeline(request.pipeline, loaded)
@@ -35,11 +29,6 @@ def backfill(request: BackfillRequest, master: Master = "local[*]") -> None:
     check_table(found, request.table)
     check_has_run(found, loaded, "compute again")
     run_id = manual_run_id(datetime.now(UTC), request.kind)
-    if not request.dry_run:
-        check_lease(found, loaded, run_id, "backfill")
-    uri = Places(loaded.root, found.name).result(run_id)
-    request = request.model_copy(update={"run_id": run_id, "result": uri})
-    outcome = run_job(BackfillResult, request, loaded, master)
-    if outcome.error:
-        raise typer.Exit(failure_exit_code(outcome.error))
-    print_lines(backfill_lines(outcome))
+    lease = None if request.dry_run else "backfill"
+    outcome = run_with_tables(BackfillResult, request, found, loaded, master, run_id, lease)
+    end_with(outcome, backfill_lines(outcome))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from tidemark.cli.console import print_documents, print_lines
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable, StorageUnavailable
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.requests import EngineRequest, JobRequest, PipelineRequest, check_may_ask
@@ -44,6 +49,37 @@ def run_job(
     if outcome is None or outcome == before:
         raise typer.Exit(ended.told_without(f"the job wrote no result to {uri}"))
     return outcome
+
+
+def run_with_tables(
+    kind: type[Result],
+    request: PipelineRequest,
+    pipeline: Pipeline,
+    settings: Settings,
+    master: str,
+    run_id: str,
+    lease: str | None = None,
+    **asked: Any,
+) -> Result:
+    """`run_job` of a job whose result lies with the pipeline's tables. `lease` is what it takes
+    the pipeline's lease for: where that cannot be had, no job is started."""
+    if lease:
+        # delta-rs, which the other commands do without.
+        from tidemark.runs.pipeline_lease import check_lease
+
+        check_lease(pipeline, settings, run_id, lease)
+    asked |= {"run_id": run_id, "result": Places(settings.root, pipeline.name).result(run_id)}
+    return run_job(kind, request.model_copy(update=asked), settings, master)
+
+
+def end_with(outcome: Any, lines: Iterable[str], in_json: bool = False) -> None:
+    """Print a job's result; typer.Exit where the job failed."""
+    if in_json:
+        print_documents([outcome.model_dump(mode="json", by_alias=True)])
+    else:
+        print_lines(lines)
+    if outcome.error:
+        raise typer.Exit(failure_exit_code(outcome.error))
 
 
 def job_ended(

@@ -7,14 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.console import print_lines
-from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
+from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Master, PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.acceptance import check_may, this_user
@@ -78,18 +75,14 @@ def migrate(
             pipeline=pipeline,
             table=name,
             settings=settings,
-            run_id=run_id,
-            result=Places(loaded.root, found.name).result(run_id),
             dry_run=dry_run,
             rebuild=name == rebuild,
             accept=accept,
             reason=reason,
             by=by,
         )
-        outcome = run_job(MigrationResult, request, loaded, master)
-        if outcome.error:
-            raise typer.Exit(failure_exit_code(outcome.error))
-        print_lines(migration_lines(outcome))
+        outcome = run_with_tables(MigrationResult, request, found, loaded, master, run_id)
+        end_with(outcome, migration_lines(outcome))
 
 
 def _roll_back(

@@ -29,6 +29,11 @@ SettingsFile = Annotated[
         help="Default: $TIDEMARK_SETTINGS, else include/settings.yaml here or in a folder above.",
     ),
 ]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")]
+ApplyPlan = Annotated[
+    bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
+]
+ResultInJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 
 

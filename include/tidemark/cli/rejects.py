@@ -13,18 +13,23 @@ import typer
 from tidemark.cli.console import (
     facts_table,
     print_documents,
-    print_lines,
     report_console,
     report_table,
     shortened,
 )
-from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.help import Group
-from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute, asks
+from tidemark.cli.job import end_with, run_with_tables
+from tidemark.cli.options import (
+    Apply,
+    Master,
+    PipelineName,
+    ResultInJson,
+    SettingsFile,
+    absolute,
+    asks,
+)
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.has_run import check_has_run
@@ -137,8 +142,8 @@ def export(
 @asks(ReplayRequest, "dry_run")
 def replay(
     request: ReplayRequest,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
-    in_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    apply: Apply = False,
+    in_json: ResultInJson = False,
     master: Master = "local[*]",
 ) -> None:
     """Judge rejects anew, mended or as they were read, and bring those to bronze that pass.
@@ -150,7 +155,6 @@ def replay(
     """
     # delta-rs, which the other commands do without.
     from tidemark.recompute.replay.result import ReplayResult, replay_lines
-    from tidemark.runs.pipeline_lease import check_lease
 
     loaded = load_settings(request.settings)
     found = find_pipeline(request.pipeline, loaded)
@@ -160,21 +164,19 @@ def replay(
         raise typer.BadParameter(NO_REASON_TO_REPLAY)
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
-    if apply:
-        check_lease(found, loaded, run_id, "replay")
-    update = {
-        "run_id": run_id,
-        "result": Places(loaded.root, found.name).result(run_id),
-        "dry_run": not apply,
-        "mended": None if request.mended is None else absolute(request.mended),
-    }
-    outcome = run_job(ReplayResult, request.model_copy(update=update), loaded, master)
-    if in_json:
-        print_documents([outcome.model_dump(mode="json", by_alias=True)])
-    else:
-        print_lines(replay_lines(outcome))
-    if outcome.error:
-        raise typer.Exit(failure_exit_code(outcome.error))
+    lease, mended = "replay" if apply else None, request.mended and absolute(request.mended)
+    outcome = run_with_tables(
+        ReplayResult,
+        request,
+        found,
+        loaded,
+        master,
+        run_id,
+        lease,
+        dry_run=not apply,
+        mended=mended,
+    )
+    end_with(outcome, replay_lines(outcome), in_json)
 
 
 def print_rejects(by_reason: Sequence[ReasonOfRejects], newest: Sequence[Reject]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.console import report_console, report_table
-from tidemark.cli.options import SettingsFile
+from tidemark.cli.options import Apply, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.settings.settings import load_settings
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def remove(
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="Its name.")],
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
+    apply: Apply = False,
     settings: SettingsFile = None,
 ) -> None:
     """Remove all that a pipeline wrote, once its file is removed: tables, checkpoints, its account.

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
-from tidemark.cli.console import print_documents, print_lines
-from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, asks
+from tidemark.cli.job import end_with, run_with_tables
+from tidemark.cli.options import Apply, Master, ResultInJson, asks
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import NO_REASON, RetractRequest
@@ -22,8 +18,8 @@ from tidemark.runs.requests import NO_REASON, RetractRequest
 @asks(RetractRequest, "dry_run")
 def retract(
     request: RetractRequest,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
-    in_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    apply: Apply = False,
+    in_json: ResultInJson = False,
     master: Master = "local[*]",
 ) -> None:
     """Take rows out of bronze that were a mistake; gold is as if they had never come.
@@ -37,7 +33,6 @@ def retract(
     """
     # delta-rs, which the other commands do without.
     from tidemark.recompute.retract.result import RetractResult, retract_lines
-    from tidemark.runs.pipeline_lease import check_lease
 
     loaded = load_settings(request.settings)
     found = find_pipeline(request.pipeline, loaded)
@@ -47,14 +42,8 @@ def retract(
         raise typer.BadParameter(NO_REASON)
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
-    if apply:
-        check_lease(found, loaded, run_id, "retract")
-    uri = Places(loaded.root, found.name).result(run_id)
-    request = request.model_copy(update={"run_id": run_id, "result": uri, "dry_run": not apply})
-    outcome = run_job(RetractResult, request, loaded, master)
-    if in_json:
-        print_documents([outcome.model_dump(mode="json", by_alias=True)])
-    else:
-        print_lines(retract_lines(outcome))
-    if outcome.error:
-        raise typer.Exit(failure_exit_code(outcome.error))
+    lease = "retract" if apply else None
+    outcome = run_with_tables(
+        RetractResult, request, found, loaded, master, run_id, lease, dry_run=not apply
+    )
+    end_with(outcome, retract_lines(outcome), in_json)

@@ -8,28 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.console import print_documents, print_lines, report_console, report_table
-from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, asks
+from tidemark.cli.console import print_documents, report_console, report_table
+from tidemark.cli.job import end_with, run_with_tables
+from tidemark.cli.options import Apply, Master, asks
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.requests import NO_REASON_WITHOUT, RewindRequest
 
 if TYPE_CHECKING:
     from tidemark.recompute.rewind.past_runs import PastRun
-    from tidemark.recompute.rewind.result import RewindResult
 
 
 @asks(RewindRequest, "dry_run")
 def rewind(
     request: RewindRequest,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
+    apply: Apply = False,
     in_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
     master: Master = "local[*]",
 ) -> None:
@@ -47,26 +44,20 @@ def rewind(
         _plan(found, loaded, request, in_json)
         return
     # delta-rs, which the other commands do without.
-    from tidemark.recompute.rewind.result import RewindResult
-    from tidemark.runs.pipeline_lease import check_lease
+    from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 
     if request.lacks_reason:
         raise typer.BadParameter(NO_REASON_WITHOUT)
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
-    check_lease(found, loaded, run_id, "rewind")
-    uri = Places(loaded.root, found.name).result(run_id)
-    request = request.model_copy(update={"run_id": run_id, "result": uri})
-    outcome = run_job(RewindResult, request, loaded, master)
-    _tell(outcome, in_json)
-    if outcome.error:
-        raise typer.Exit(failure_exit_code(outcome.error))
+    outcome = run_with_tables(RewindResult, request, found, loaded, master, run_id, "rewind")
+    end_with(outcome, rewind_lines(outcome), in_json)
 
 
 def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
     from tidemark.recompute.rewind.request import planned
-    from tidemark.recompute.rewind.result import RewindResult
+    from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 
     if asked.finishes:
         _list_runs(pipeline, settings, in_json)
@@ -84,18 +75,9 @@ def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json:
         notes=plan.notes,
         refused=plan.refused,
     )
-    _tell(result, in_json)
+    end_with(result, rewind_lines(result), in_json)
     if plan.refused:
         raise typer.Exit(FAILED)
-
-
-def _tell(result: RewindResult, in_json: bool) -> None:
-    from tidemark.recompute.rewind.result import rewind_lines
-
-    if in_json:
-        print_documents([result.model_dump(mode="json", by_alias=True)])
-    else:
-        print_lines(rewind_lines(result))
 
 
 def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:

@@ -53,7 +53,9 @@ class BackfillResult(Facts):
 
 
 def backfill_lines(result: BackfillResult) -> Iterator[str]:
-    """What a backfill found and did, for people."""
+    """What a backfill found and did, for people; nothing of one that failed."""
+    if result.error:
+        return
     found = result.found
     yield (
         f"{result.table}: {found.bronze_windows:,} windows computed from {found.bronze_rows:,} "

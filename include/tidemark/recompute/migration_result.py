@@ -46,7 +46,9 @@ class MigrationResult(Facts):
 
 
 def migration_lines(result: MigrationResult) -> Iterator[str]:
-    """What a migration found and did, for people."""
+    """What a migration found and did, for people; nothing of one that failed."""
+    if result.error:
+        return
     yield from result.changes
     if result.widened:
         yield result.widened
@@ -76,7 +78,7 @@ def migration_lines(result: MigrationResult) -> Iterator[str]:
             f"generation {result.generation} takes the place of {result.former_generation}: gold "
             f"is at version {result.gold}"
         )
-    elif result.error is None:
+    else:
         yield "nothing to migrate: the table is as the pipeline's file has it"
 
 

@@ -27,6 +27,7 @@ NO_REASON_TO_REPLAY = '--reason "…" is missing: why these rejects are rows aft
 Instant = Annotated[
     datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
 ]
+DryRun = Annotated[bool, Field(description="Only show what would be done; change nothing.")]
 
 
 class JobRequest(BaseModel):
@@ -248,9 +249,7 @@ class RewindRequest(RunRequest):
         "given several times.",
     )
     reason: str | None = Field(default=None, description="Why; it is kept.")
-    dry_run: bool = Field(
-        default=False, description="Only show what would be done; change nothing."
-    )
+    dry_run: DryRun = False
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -308,9 +307,7 @@ class RetractRequest(RunRequest):
     )
     reason: str | None = Field(default=None, description="Why; it is kept.")
     accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
-    dry_run: bool = Field(
-        default=False, description="Only show what would be done; change nothing."
-    )
+    dry_run: DryRun = False
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -349,9 +346,7 @@ class ReplayRequest(RunRequest):
     )
     of: str | None = Field(default=None, description="Of those only the ones of this reason.")
     reason: str | None = Field(default=None, description="Why; it is kept.")
-    dry_run: bool = Field(
-        default=False, description="Only show what would be done; change nothing."
-    )
+    dry_run: DryRun = False
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -367,10 +362,13 @@ class ReplayRequest(RunRequest):
         return self.mended is None and not self.again
 
 
+ActRequest = RecomputeRequest | RewindRequest | RetractRequest | ReplayRequest
+
+
 def check_may_ask(request: JobRequest, settings: Settings) -> None:
     """ActRefused where who asks is none of those whom the settings let do this, or accept failed
     checks with it. To look is anybody's."""
-    if isinstance(request, RecomputeRequest | RewindRequest | RetractRequest | ReplayRequest):
+    if isinstance(request, ActRequest):
         acts = [request.kind, *(["accept"] if getattr(request, "accept", False) else [])]
         for act in [] if request.dry_run else acts:
             check_may(settings, act, request.by)

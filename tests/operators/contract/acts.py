@@ -580,6 +580,7 @@ class Campaign:
         self._shows(self.place.known())
 
     def rebuild(self) -> None:
+        from tidemark.streaming.jobs.act import JobAct
         from tidemark.streaming.jobs.migrate import migrate_once
 
         asked = MigrationRequest(pipeline=self.place.name, table=TABLE, rebuild=True)
@@ -587,7 +588,8 @@ class Campaign:
 
         def do() -> RunError | None:
             of_run, now = self.place.run(run, trigger="migration"), datetime.now(UTC)
-            return migrate_once(of_run, asked, quiet(), now, session=lambda *_: self.spark).error
+            act = JobAct(of_run, asked, quiet(), now, session=lambda *_: self.spark)
+            return migrate_once(act).error
 
         self._do("rebuild", "rebuild", do)
         self._began_generations()

@@ -51,14 +51,17 @@ class TypedPlace(KindPlace):
 
 
 def migrate(spark: SparkSession, place: TypedPlace, run_id: str) -> None:
+    from tidemark.streaming.jobs.act import JobAct
     from tidemark.streaming.jobs.migrate import migrate_once
 
     result = migrate_once(
-        place.run(run_id, trigger="migration"),
-        MigrationRequest(pipeline=place.name, table=TABLE),
-        quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
+        JobAct(
+            place.run(run_id, trigger="migration"),
+            MigrationRequest(pipeline=place.name, table=TABLE),
+            quiet(),
+            datetime.now(UTC),
+            session=lambda *_: spark,
+        )
     )
     assert result.error is None, result.error
     assert result.generation is not None

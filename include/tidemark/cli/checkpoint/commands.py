@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.help import Group
-from tidemark.cli.options import SettingsFile
+from tidemark.cli.options import ApplyPlan, SettingsFile
 
 checkpoint = typer.Typer(
     cls=Group,
@@ -120,9 +120,7 @@ def rewind(
     sink: SinkOption = None,
     backup: BackupOption = None,
     stopped: Stopped = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
-    ] = False,
+    apply: ApplyPlan = False,
     json: Json = False,
     settings: SettingsFile = None,
 ) -> None:
@@ -144,9 +142,7 @@ def repair(
     sink: SinkOption = None,
     backup: BackupOption = None,
     stopped: Stopped = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
-    ] = False,
+    apply: ApplyPlan = False,
     json: Json = False,
     settings: SettingsFile = None,
 ) -> None:
@@ -177,9 +173,7 @@ def restore(
     ] = None,
     sink: SinkOption = None,
     stopped: Stopped = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
-    ] = False,
+    apply: ApplyPlan = False,
     json: Json = False,
     settings: SettingsFile = None,
 ) -> None:

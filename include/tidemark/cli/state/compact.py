@@ -13,14 +13,12 @@ from tidemark.cli.console import (
     report_table,
 )
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.job import run_job
+from tidemark.cli.job import run_with_tables
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.runs.pipeline_lease import check_lease
 from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.storage.warehouse import Warehouse
@@ -44,10 +42,9 @@ def compact_pipeline(request: CompactionRequest, apply: bool, in_json: bool, mas
         check_no_compaction_refused(pipeline.name, planned)
         return SUCCESS
     run_id = manual_run_id(now, request.kind)
-    check_lease(pipeline, settings, run_id, "compaction")
-    uri = Places(settings.root, pipeline.name).result(run_id)
-    request = request.model_copy(update={"run_id": run_id, "result": uri})
-    result = run_job(CompactionResult, request, settings, master)
+    result = run_with_tables(
+        CompactionResult, request, pipeline, settings, master, run_id, "compaction"
+    )
     _print_result(result, in_json)
     return failure_exit_code(result.error) if result.error else SUCCESS
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -23,18 +22,14 @@ from tidemark.quality.validate import Judged
 from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
-from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.requests import BackfillRequest
-from tidemark.runs.run import Run
 from tidemark.storage.delta.history import VERSION, schema_of
 from tidemark.storage.delta.notes import PublishedNote
-from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.gate import judge_publish
-from tidemark.streaming.jobs.entry import Job, JobOutcome, job_exit_code, job_main
+from tidemark.streaming.jobs.act import JobAct, act_main, result_of
 from tidemark.streaming.jobs.recomputation import Recomputation
-from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.backfill import (
     Backfill,
     apply_backfill,
@@ -42,7 +37,6 @@ from tidemark.streaming.recompute.backfill import (
     pins,
     plan_backfill,
 )
-from tidemark.streaming.session import StartSession, start_session
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,30 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         window_from=request.start,
         window_to=request.end,
     )
-    return job_main(request, _backfill, failed)
+    return act_main(request, BACKFILL, backfill_once, backfill_lines, failed)
 
 
-def _backfill(job: Job[BackfillRequest]) -> JobOutcome:
-    request = job.request
-    result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
-    target = request.result if request.dry_run else job.target
-    lines = [] if result.error else list(backfill_lines(result))
-    return JobOutcome(result, target, job_exit_code(result.error), lines)
-
-
-def backfill_once(
-    run: Run,
-    request: BackfillRequest,
-    progress: Progress,
-    started: datetime,
-    session: StartSession = start_session,
-    on_lapse: OnLapse = halt,
-) -> BackfillResult:
-    """Backfill under the pipeline's lease, or only look; what happened, errors included.
-
-    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
-    """
-    return _Backfilling(run, request, progress, started, session, on_lapse).carry_out()
+def backfill_once(act: JobAct[BackfillRequest]) -> BackfillResult:
+    """Backfill under the pipeline's lease, or only look; what happened, errors included."""
+    return _Backfilling(act).carry_out()
 
 
 class _Backfilling(Recomputation[BackfillRequest, BackfillResult]):
@@ -97,13 +73,11 @@ class _Backfilling(Recomputation[BackfillRequest, BackfillResult]):
         return True
 
     def lease(self) -> AbstractContextManager[Lease]:
-        run = self.run
-        return pipeline_lease(run.pipeline, run.settings, run.run_id, "backfill", self.on_lapse)
+        return self.act.lease("backfill")
 
     def compare(self) -> Recomputed | None:
         asked, progress = self.request, self.progress
-        with progress.stage("session"):
-            spark = self.session(self.run.pipeline, self.run.settings)
+        spark = self.act.spark()
         with progress.stage("compare"), progress.tasks_of(spark):
             self.plan = plan_backfill(spark, self.run, asked.table, asked.start, asked.end)
         with progress.stage("validate"), progress.tasks_of(spark):
@@ -118,18 +92,16 @@ class _Backfilling(Recomputation[BackfillRequest, BackfillResult]):
         facts: dict[str, Any] = {}
         if self.plan is not None:
             facts = {"bronze": self.plan.bronze.version, "found": self.plan.found}
-        if self.published is not None:
+        if self.committed is not None:
             facts |= {
-                "appended": self.published.windows_changed,
-                "changes": self.published.changes,
-                "gold": self.published.gold,
-                "published_windows": self.published.published_windows,
-                "published": self.published.published,
+                "appended": self.committed.windows_changed,
+                "changes": self.committed.changes,
+                "gold": self.committed.gold,
+                "published_windows": self.committed.published_windows,
+                "published": self.committed.published,
             }
-        asked = self.request
-        return BackfillResult(
-            window_from=asked.start, window_to=asked.end, **self.told(error), **facts
-        )
+        facts |= {"window_from": self.request.start, "window_to": self.request.end}
+        return result_of(self.act, BackfillResult, self, error, **facts)
 
 
 def judge_backfill(plan: Backfill) -> Judged:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -31,16 +31,13 @@ from tidemark.recompute.migration_result import MigrationResult, migration_lines
 from tidemark.recompute.table_change import Change, change_of
 from tidemark.runs.lookups import copy_lookups, why_to_copy
 from tidemark.runs.losses import check_losses
-from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.requests import MigrationRequest
-from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import PublishedNote
-from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, is_held
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.gate import judge_publish
-from tidemark.streaming.jobs.entry import Job, JobOutcome, job_exit_code, job_main
+from tidemark.streaming.jobs.act import JobAct, act_main, result_of
 from tidemark.streaming.jobs.recomputation import Recomputation
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed
@@ -52,7 +49,6 @@ from tidemark.streaming.recompute.migration import (
     plan_migration,
 )
 from tidemark.streaming.recompute.widening import Widening, plan_widening, widen
-from tidemark.streaming.session import StartSession, start_session
 
 # A run may take that long, and its lease is looked at so often.
 _MOST_WAITED = timedelta(hours=1)
@@ -63,30 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Migrate a table; the exit code. Never raises for an error that it can report."""
     request = MigrationRequest.read(argv)
     failed = partial(MigrationResult, table=request.table, dry_run=request.dry_run)
-    return job_main(request, _migrate, failed)
+    return act_main(request, MIGRATION, migrate_once, migration_lines, failed)
 
 
-def _migrate(job: Job[MigrationRequest]) -> JobOutcome:
-    request = job.request
-    result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
-    target = request.result if request.dry_run else job.target
-    lines = [] if result.error else list(migration_lines(result))
-    return JobOutcome(result, target, job_exit_code(result.error), lines)
-
-
-def migrate_once(
-    run: Run,
-    request: MigrationRequest,
-    progress: Progress,
-    started: datetime,
-    session: StartSession = start_session,
-    on_lapse: OnLapse = halt,
-) -> MigrationResult:
-    """Migrate under the pipeline's lease, or only look; what happened, errors included.
-
-    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
-    """
-    return _Migrating(run, request, progress, started, session, on_lapse).carry_out()
+def migrate_once(act: JobAct[MigrationRequest]) -> MigrationResult:
+    """Migrate under the pipeline's lease, or only look; what happened, errors included."""
+    return _Migrating(act).carry_out()
 
 
 class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
@@ -114,8 +92,7 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
         if not self.request.dry_run:
             note_as_reader(run)
         self._copy_lookups()
-        with progress.stage("session"):
-            spark = self.session(run.pipeline, run.settings)
+        spark = self.act.spark()
         with progress.stage("compute"), progress.tasks_of(spark):
             self.begun = spark, compute_table(spark, run, self.request.table, change)
         return True
@@ -147,7 +124,7 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
         return self.change if self.change.differences or asked.rebuild else None
 
     def lease(self) -> AbstractContextManager[Lease]:
-        return _lease_once_free(self.run, self.on_lapse, self.progress)
+        return _lease_once_free(self.act)
 
     def compare(self) -> Recomputed | None:
         """Catch up with bronze, and look at what gold would be."""
@@ -190,16 +167,15 @@ class _Migrating(Recomputation[MigrationRequest, MigrationResult]):
         if self.plan is not None:
             facts |= {
                 "bronze": self.plan.bronze,
-                "found": self.found,
                 "former_generation": self.plan.table.generation,
             }
-        if self.published is not None:
+        if self.committed is not None:
             facts |= {
-                "generation": self.published.generation,
-                "gold": self.published.gold,
-                "published": self.published.published,
+                "generation": self.committed.generation,
+                "gold": self.committed.gold,
+                "published": self.committed.published,
             }
-        return MigrationResult(seconds=dict(self.progress.seconds), **self.told(error), **facts)
+        return result_of(self.act, MigrationResult, self, error, **facts)
 
 
 def _without_gold(plan: Migration) -> str:
@@ -214,23 +190,18 @@ def _without_gold(plan: Migration) -> str:
 
 
 @contextmanager
-def _lease_once_free(run: Run, on_lapse: OnLapse, progress: Progress) -> Iterator[Lease]:
+def _lease_once_free(act: JobAct[MigrationRequest]) -> Iterator[Lease]:
     """The pipeline's lease; while a run holds it, that one is waited for: what was computed is not
     thrown away. LeaseHeld where it is not free within `_MOST_WAITED`."""
     with ExitStack() as stack:
-
-        def take() -> Lease:
-            lease = pipeline_lease(run.pipeline, run.settings, run.run_id, "migrate", on_lapse)
-            return stack.enter_context(lease)
-
         waiting = Retrying(
             retry=retry_if_exception_type(LeaseHeld),
             wait=wait_fixed(_LOOKED_AGAIN),
             stop=stop_after_delay(_MOST_WAITED),
-            before_sleep=partial(_say_once, progress),
+            before_sleep=partial(_say_once, act.progress),
             reraise=True,
         )
-        yield waiting(take)
+        yield waiting(lambda: stack.enter_context(act.lease("migrate")))
 
 
 def _say_once(progress: Progress, waiting: RetryCallState) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
@@ -15,27 +12,23 @@ from tidemark.gold.views import write_views
 from tidemark.operators.repaired import Recomputed
 from tidemark.pipeline.instants import instant_of
 from tidemark.quality.validate import Judged, check_none_failed
-from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.recompute.backfill_result import BackfillResult
 from tidemark.recompute.migration_result import MigrationResult
-from tidemark.runs.pipeline_lease import OnLapse
-from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.requests import RecomputeRequest
 from tidemark.runs.results.result import RunResult
-from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.lease.lease import Lease
 from tidemark.storage.result_file import RunError
-from tidemark.streaming.gate import record_judged
-from tidemark.streaming.jobs.entry import reported, takeover_text
-from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import StartSession
+from tidemark.streaming.gate import check_lines, record_judged
+from tidemark.streaming.jobs.act import JobAct, SoFar
+from tidemark.streaming.jobs.entry import reported
 
 Request = TypeVar("Request", bound=RecomputeRequest)
 Result = TypeVar("Result", BackfillResult, MigrationResult)
 
 
-class Recomputation(ABC, Generic[Request, Result]):
+class Recomputation(SoFar, ABC, Generic[Request, Result]):
     """One recomputation of a table: what is done, in which order, and what has been done so far, so
     that one that fails tells it too.
 
@@ -50,21 +43,13 @@ class Recomputation(ABC, Generic[Request, Result]):
     # What to do where a check keeps it back.
     advice: ClassVar[str]
 
-    def __init__(
-        self,
-        run: Run,
-        request: Request,
-        progress: Progress,
-        started: datetime,
-        session: StartSession,
-        on_lapse: OnLapse,
-    ) -> None:
-        self.run, self.request, self.progress = run, request, progress
-        self.started, self.session, self.on_lapse = started, session, on_lapse
+    def __init__(self, act: JobAct[Request]) -> None:
+        self.act = act
+        self.run, self.request, self.progress = act.run, act.asked, act.progress
         self.judged: Judged | None = None
         self.data_docs: str | None = None
-        self.published: TableResult | None = None
-        self.took_over: str | None = None
+        self.committed: TableResult | None = None
+        self.table = act.asked.table
 
     @abstractmethod
     def begin(self) -> bool:
@@ -92,6 +77,10 @@ class Recomputation(ABC, Generic[Request, Result]):
     def result(self, error: RunError | None) -> Result:
         """What has been done so far."""
 
+    @property
+    def checks(self) -> tuple[str, ...]:
+        return check_lines(self.judged, self.committed is not None)
+
     def carry_out(self) -> Result:
         """What happened, errors included."""
         error = None
@@ -110,9 +99,7 @@ class Recomputation(ABC, Generic[Request, Result]):
             self.compare()
             return
         with self.lease() as lease:
-            self.took_over = takeover_text(lease.took_over)
-            self.run = run = replace(self.run, fence=lease.check)
-            record_interrupted_run(run.pipeline, run.warehouse)
+            self.run = run = self.act.under(lease, self).run
             recomputed = self.compare()
             if recomputed is None or self.judged is None:
                 return
@@ -121,37 +108,11 @@ class Recomputation(ABC, Generic[Request, Result]):
             if accepted is None:
                 check_none_failed(run.pipeline.name, run.run_id, self.judged.verdicts, self.advice)
             with self.progress.stage("publish"):
-                note = publish_note(run.run_id, self.started, self.trigger)
-                self.published = self.apply(recomputed, note)
+                note = publish_note(run.run_id, self.act.started, self.trigger)
+                self.committed = self.apply(recomputed, note)
                 self.settle()
                 # Gold of the others may not have the columns of the file yet.
-                name = self.request.table
-                write_views({name: run.pipeline.tables[name]}, run.warehouse)
-
-    def told(self, error: RunError | None) -> dict[str, Any]:
-        """What the results of all have."""
-        return {
-            "pipeline": self.run.pipeline.name,
-            "table": self.request.table,
-            "run_id": self.run.run_id,
-            "dry_run": self.request.dry_run,
-            "outcome": "failed" if error else "succeeded",
-            "started_at": self.started,
-            "ended_at": datetime.now(UTC),
-            "took_over": self.took_over,
-            "checks": tuple(self._check_lines()),
-            "data_docs": self.data_docs,
-            "error": error,
-        }
-
-    def _check_lines(self) -> Iterator[str]:
-        """A line for each check that did not pass; none where it did not come to checks."""
-        if self.judged is None:
-            return
-        for verdict in failures(self.judged.verdicts):
-            yield f"check {'overridden' if self.published else 'failed'}: {verdict_line(verdict)}"
-        for verdict in warnings(self.judged.verdicts):
-            yield f"warning: {verdict_line(verdict)}"
+                write_views({self.table: run.pipeline.tables[self.table]}, run.warehouse)
 
     def _record(self, result: Result) -> None:
         """Its row in `ops/runs`; where it cannot be written, the next run records it."""
@@ -166,7 +127,7 @@ class Recomputation(ABC, Generic[Request, Result]):
             ended_at=result.ended_at,
             seconds=self.progress.seconds,
             versions={} if result.bronze is None else {"bronze": result.bronze},
-            tables={} if self.published is None else {result.table: self.published},
+            tables={} if self.committed is None else {result.table: self.committed},
             took_over=result.took_over,
             error=result.error,
             by=self.run.by,

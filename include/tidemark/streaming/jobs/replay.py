@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -29,10 +29,7 @@ from tidemark.recompute.replay.record import (
     record_replay,
 )
 from tidemark.recompute.replay.result import Outcomes, ReplayResult, replay_lines
-from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
-from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.requests import NO_REASON_TO_REPLAY, ReplayRequest
-from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
     ActKind,
     check_no_unfinished_act,
@@ -40,102 +37,48 @@ from tidemark.runs.unfinished_act import (
     stop_for,
     unfinished_act,
 )
-from tidemark.storage.lease.halt import halt
-from tidemark.streaming.jobs.entry import (
-    Job,
-    JobOutcome,
-    job_exit_code,
-    job_main,
-    reported,
-    takeover_text,
-)
-from tidemark.streaming.progress import Progress
+from tidemark.streaming.jobs.act import JobAct, SoFar, act_main, carried_out
 from tidemark.streaming.recompute.replaying import check_may_replay, rejudge, written_replay
-from tidemark.streaming.session import StartSession, start_session
 from tidemark.upkeep.record import REPLAY
 
 
 @dataclass
-class ReplayedSoFar:
-    """What a replay has done so far: filled as it goes, so that a failed one tells it too."""
+class ReplayedSoFar(SoFar):
+    """What a replay has done so far."""
 
     judged: Outcomes | None = None
     change: Replay | None = None
     begun: bool = False
-    took_over: str | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay rejects; the exit code. Never raises for an error that it can report."""
     request = ReplayRequest.read(argv)
-    return job_main(request, _replay, partial(ReplayResult, dry_run=request.dry_run))
+    failed = partial(ReplayResult, dry_run=request.dry_run)
+    return act_main(request, REPLAY, replay_once, replay_lines, failed)
 
 
-def _replay(job: Job[ReplayRequest]) -> JobOutcome:
-    request = job.request
-    result = replay_once(job.run(REPLAY), request, job.progress, job.started)
-    target = request.result if request.dry_run else job.target
-    return JobOutcome(result, target, job_exit_code(result.error), list(replay_lines(result)))
+def replay_once(act: JobAct[ReplayRequest]) -> ReplayResult:
+    """Replay under the pipeline's lease, or only judge; what happened, errors included."""
+    done = ReplayedSoFar()
+    work = _only_judge if act.asked.dry_run else _work
+    return carried_out(act, ReplayResult, done, lambda: work(act, done))
 
 
-def replay_once(
-    run: Run,
-    asked: ReplayRequest,
-    progress: Progress,
-    started: datetime,
-    session: StartSession = start_session,
-    on_lapse: OnLapse = halt,
-) -> ReplayResult:
-    """Replay under the pipeline's lease, or only judge; what happened, errors included.
-
-    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
-    """
-    done, error = ReplayedSoFar(), None
-    try:
-        if asked.dry_run:
-            check_no_unfinished_act(run.warehouse)
-            _plan(run, asked, progress, started, done, session)
-        else:
-            _work(run, asked, progress, started, done, session, on_lapse)
-    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        error = reported(failure, progress)
-    return ReplayResult(
-        pipeline=run.pipeline.name,
-        run_id=run.run_id,
-        dry_run=asked.dry_run,
-        outcome="failed" if error else "succeeded",
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        judged=done.judged,
-        change=done.change,
-        begun=done.begun,
-        seconds=progress.seconds,
-        took_over=done.took_over,
-        error=error,
-    )
+def _only_judge(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> None:
+    check_no_unfinished_act(act.run.warehouse)
+    _plan(act, done)
 
 
-def _work(
-    run: Run,
-    asked: ReplayRequest,
-    progress: Progress,
-    started: datetime,
-    done: ReplayedSoFar,
-    session: StartSession,
-    on_lapse: OnLapse,
-) -> None:
-    lease = pipeline_lease(
-        run.pipeline, run.settings, run.run_id, REPLAY, on_lapse, finishes=ActKind.REPLAY
-    )
-    with lease as held:
-        done.took_over = takeover_text(held.took_over)
-        run = replace(run, fence=held.check)
-        record_interrupted_run(run.pipeline, run.warehouse)
-        change = _begun(run, asked, progress, started, done, session)
+def _work(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> None:
+    with act.lease(REPLAY, finishes=ActKind.REPLAY) as lease:
+        act = act.under(lease, done)
+        run = act.run
+        change = _begun(act, done)
         if change is None:
             return
         done.begun = True
-        with progress.stage("move rejects"):
+        with act.progress.stage("move rejects"):
             carry_out(change, run.warehouse)
         account_for(change, run.warehouse, datetime.now(UTC))
         record_replay(change, run.warehouse)
@@ -143,16 +86,10 @@ def _work(
         release_after(run.warehouse)
 
 
-def _begun(
-    run: Run,
-    asked: ReplayRequest,
-    progress: Progress,
-    now: datetime,
-    done: ReplayedSoFar,
-    session: StartSession,
-) -> Replay | None:
+def _begun(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> Replay | None:
     """What is carried out: planned now, kept and begun, or begun before; None where no reject is
     accepted. ReplayRefused."""
+    run, asked = act.run, act.asked
     unfinished = unfinished_act(run.warehouse)
     if unfinished is not None:
         done.change = change = read_replay(unfinished.folder(run.warehouse))
@@ -164,39 +101,32 @@ def _begun(
         return change
     if not asked.finishes and not (asked.reason or "").strip():
         raise ReplayRefused(f"{NO_REASON_TO_REPLAY}. Nothing was changed.")
-    planned = _plan(run, asked, progress, now, done, session)
+    planned = _plan(act, done)
     if planned is not None:
         keep_replay(planned, run.warehouse)
         stop_for(run.warehouse, planned.act)
     return planned
 
 
-def _plan(
-    run: Run,
-    asked: ReplayRequest,
-    progress: Progress,
-    now: datetime,
-    done: ReplayedSoFar,
-    session: StartSession,
-) -> Replay | None:
+def _plan(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> Replay | None:
     """What rejects come to, told in `done`; and, of what is no dry run, the plan, with its files
     written. None where nothing is to be changed."""
+    run, asked, progress = act.run, act.asked, act.progress
     if asked.finishes:
         raise ReplayRefused(
             f"No replay of {run.pipeline.name} was begun that would have to be finished. Name "
             "rejects: --from or --again. Nothing was changed."
         )
     check_may_replay(run)
-    with progress.stage("session"):
-        spark = session(run.pipeline, run.settings)
+    spark = act.spark()
     with progress.stage("judge rejects"), progress.tasks_of(spark):
-        found = rejudge(spark, run, asked, now)
+        found = rejudge(spark, run, asked, act.started)
     try:
         done.judged = found.judged
         if asked.dry_run or not found.judged.accepted:
             return None
         with progress.stage("write rows"), progress.tasks_of(spark):
-            done.change = written_replay(spark, run, asked, found, now)
+            done.change = written_replay(spark, run, asked, found, act.started)
         return done.change
     finally:
         found.release()

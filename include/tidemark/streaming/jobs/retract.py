@@ -29,16 +29,12 @@ from pyspark.sql import SparkSession
 from tidemark.errors import RetractionRefused
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.pins import Published, TableResult
-from tidemark.gold.published import publish_note
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.operators.kinds import operator_of
-from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
-from tidemark.quality.expectations import TableExpectations
 from tidemark.quality.validate import Judged, check_none_failed
-from tidemark.quality.verdicts import CheckVerdict, failures, verdict_line, warnings
 from tidemark.recompute.retract.change import ChangedRows, Retraction, read_retraction
 from tidemark.recompute.retract.changed import changed_rows
 from tidemark.recompute.retract.record import (
@@ -52,17 +48,13 @@ from tidemark.recompute.retract.record import (
 from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
 from tidemark.recompute.retract.result import RetractResult, retract_lines
 from tidemark.recompute.rewind.record import changed_since
-from tidemark.recompute.table_change import change_of
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import RETRACT
-from tidemark.runs.lookups import copy_lookups, why_to_copy
+from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.losses import check_losses
-from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
-from tidemark.runs.reads_others import forget_former, note_as_reader
-from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.requests import NO_REASON, RetractRequest
-from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
     ActKind,
@@ -72,28 +64,13 @@ from tidemark.runs.unfinished_act import (
     stop_for,
     unfinished_act,
 )
-from tidemark.storage.lease.halt import halt
-from tidemark.storage.result_file import RunError
-from tidemark.streaming.gate import judge_publish, record_judged
-from tidemark.streaming.jobs.entry import (
-    Job,
-    JobOutcome,
-    job_exit_code,
-    job_main,
-    reported,
-    takeover_text,
-)
+from tidemark.streaming.gate import check_lines, judge_publish, of_all, record_judged
+from tidemark.streaming.jobs.act import JobAct, SoFar, act_main, carried_out, record_act, result_of
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
 from tidemark.streaming.recompute.following import finish_following
-from tidemark.streaming.recompute.migration import (
-    apply_migration,
-    balanced,
-    compute_table,
-    plan_migration,
-)
+from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
 from tidemark.streaming.recompute.retraction import asked_rows, hits_of, move, retracted_rows
-from tidemark.streaming.session import StartSession, start_session
 
 _ADVICE = (
     "Nothing was changed. Mend the check, or name other rows; or retract them all the same: the "
@@ -102,9 +79,9 @@ _ADVICE = (
 
 
 @dataclass
-class RetractedSoFar:
-    """What a retraction has done so far: filled as it goes, so that a failed one tells it too.
-    `computed` are the windows of each table without the rows, by the plan."""
+class RetractedSoFar(SoFar):
+    """What a retraction has done so far. `computed` are the windows of each table without the rows,
+    by the plan."""
 
     change: Retraction | None = None
     begun: bool = False
@@ -114,50 +91,33 @@ class RetractedSoFar:
     data_docs: str | None = None
     tables: dict[str, TableResult] = field(default_factory=dict)
     published: dict[str, Published] = field(default_factory=dict)
-    took_over: str | None = None
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        return check_lines(self.judged, self.begun)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Retract rows; the exit code. Never raises for an error that it can report."""
     request = RetractRequest.read(argv)
-    return job_main(request, _retract, partial(RetractResult, dry_run=request.dry_run))
+    failed = partial(RetractResult, dry_run=request.dry_run)
+    return act_main(request, RETRACT, retract_once, retract_lines, failed)
 
 
-def _retract(job: Job[RetractRequest]) -> JobOutcome:
-    request = job.request
-    result = retract_once(job.run(RETRACT), request, job.progress, job.started)
-    target = request.result if request.dry_run else job.target
-    return JobOutcome(result, target, job_exit_code(result.error), list(retract_lines(result)))
-
-
-def retract_once(
-    run: Run,
-    asked: RetractRequest,
-    progress: Progress,
-    started: datetime,
-    session: StartSession = start_session,
-    on_lapse: OnLapse = halt,
-) -> RetractResult:
-    """Retract under the pipeline's lease, or only plan; what happened, errors included.
-
-    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
-    """
-    done, error = RetractedSoFar(), None
-    try:
-        if asked.dry_run:
-            check_no_unfinished_act(run.warehouse)
-            _check_lookups(run)
-            with progress.stage("session"):
-                spark = session(run.pipeline, run.settings)
-            _plan(spark, run, asked, progress, started, done)
-        else:
-            _work(run, asked, progress, started, done, session, on_lapse)
-    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        error = reported(failure, progress)
-    result = _result(run, asked, progress, started, done, error)
+def retract_once(act: JobAct[RetractRequest]) -> RetractResult:
+    """Retract under the pipeline's lease, or only plan; what happened, errors included."""
+    done = RetractedSoFar()
+    work = _only_plan if act.asked.dry_run else _work
+    result = carried_out(act, RetractResult, done, lambda: work(act, done))
     if done.begun:
-        _record_run(run, result, progress)
+        record_act(act, RETRACT, result)
     return result
+
+
+def _only_plan(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
+    check_no_unfinished_act(act.run.warehouse)
+    _check_lookups(act.run)
+    _plan(act, act.spark(), done)
 
 
 def _check_lookups(run: Run) -> None:
@@ -167,33 +127,19 @@ def _check_lookups(run: Run) -> None:
         )
 
 
-def _work(
-    run: Run,
-    asked: RetractRequest,
-    progress: Progress,
-    started: datetime,
-    done: RetractedSoFar,
-    session: StartSession,
-    on_lapse: OnLapse,
-) -> None:
-    begun = unfinished_act(run.warehouse)
+def _work(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
+    begun = unfinished_act(act.run.warehouse)
     is_following = begun is not None and begun.kind is ActKind.FOLLOWING
     finishes = ActKind.FOLLOWING if is_following else ActKind.RETRACTION
-    lease = pipeline_lease(
-        run.pipeline, run.settings, run.run_id, RETRACT, on_lapse, finishes=finishes
-    )
-    with lease as held:
-        done.took_over = takeover_text(held.took_over)
-        run = replace(run, fence=held.check)
-        record_interrupted_run(run.pipeline, run.warehouse)
-        for copied in copy_lookups(run):
-            progress.say(copied)
-        with progress.stage("session"):
-            spark = session(run.pipeline, run.settings)
-        change = _begun(spark, run, asked, progress, started, done)
+    with act.lease(RETRACT, finishes) as lease:
+        act = act.under(lease, done)
+        run, progress = act.run, act.progress
+        act.copy_lookups()
+        spark = act.spark()
+        change = _begun(act, spark, done)
         done.begun = True
         if change.follows is not None:
-            finish_following(spark, run, change, progress, {}, asked.accepted)
+            finish_following(spark, run, change, progress, {}, act.asked.accepted)
             return
         with progress.stage("move rows"), progress.tasks_of(spark):
             move(spark, run, change)
@@ -210,15 +156,9 @@ def _work(
         write_views(run.pipeline.tables, run.warehouse)
 
 
-def _begun(
-    spark: SparkSession,
-    run: Run,
-    asked: RetractRequest,
-    progress: Progress,
-    now: datetime,
-    done: RetractedSoFar,
-) -> Retraction:
+def _begun(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar) -> Retraction:
     """What is carried out: planned now, kept and begun, or begun before. RetractionRefused."""
+    run, asked = act.run, act.asked
     unfinished = unfinished_act(run.warehouse)
     if unfinished is not None:
         done.change = change = read_retraction(unfinished.folder(run.warehouse))
@@ -235,9 +175,9 @@ def _begun(
         )
     if not (asked.reason or "").strip():
         raise RetractionRefused(f"{NO_REASON}. Nothing was changed.")
-    change = _plan(spark, run, asked, progress, now, done)
+    change = _plan(act, spark, done)
     if done.judged is not None:
-        result = _result(run, asked, progress, now, done, None)
+        result = result_of(act, RetractResult, done)
         done.data_docs = record_judged(run, result, done.judged, asked.accepted, result.ended_at)
         if asked.accepted is None:
             check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, _ADVICE)
@@ -246,15 +186,9 @@ def _begun(
     return change
 
 
-def _plan(
-    spark: SparkSession,
-    run: Run,
-    asked: RetractRequest,
-    progress: Progress,
-    now: datetime,
-    done: RetractedSoFar,
-) -> Retraction:
+def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar) -> Retraction:
     """What an act would do, and what its checks say of it; nothing is written."""
+    run, asked, progress = act.run, act.asked, act.progress
     if asked.finishes:
         raise RetractionRefused("Name rows: --where, --file or --run. Nothing was changed.")
     check_losses(run.pipeline, run.warehouse)
@@ -280,12 +214,12 @@ def _plan(
             "were read: `tidemark rewind`."
         )
     check_not_frozen(run, hits.first)
-    planned = f"{now:{STAMP}}"
+    planned = f"{act.started:{STAMP}}"
     done.change = Retraction(
         id=planned,
         run_id=f"retract__{planned}",
         pipeline=run.pipeline.name,
-        planned_at=now,
+        planned_at=act.started,
         by=asked.by or this_user(),
         reason=(asked.reason or "").strip(),
         what=what,
@@ -330,18 +264,14 @@ def _compare(
     spark: SparkSession, run: Run, left_out: RowsLeftOut, progress: Progress, done: RetractedSoFar
 ) -> None:
     """What gold of each table would be without the rows, beside what it is."""
-    verdicts: list[CheckVerdict] = []
-    expectations: list[TableExpectations] = []
+    judged = []
     for name in run.pipeline.tables:
         with progress.stage(f"{name} without them"), progress.tasks_of(spark):
-            change = change_of(run.pipeline, run.settings, name, rebuild=True)
-            computed = compute_table(spark, run, name, change, left_out)
-            plan = plan_migration(spark, run, name, change, computed)
-            done.computed[name], done.changed[name] = computed, changed_rows(plan)
-            judged = judge_publish(run, plan)
-        verdicts += judged.verdicts
-        expectations += judged.expectations
-    done.judged = Judged(tuple(verdicts), tuple(expectations))
+            done.computed[name] = compute_without(spark, run, name, left_out)
+            plan = plan_rebuild(spark, run, name, done.computed[name])
+            done.changed[name] = changed_rows(plan)
+            judged.append(judge_publish(run, plan))
+    done.judged = of_all(judged)
 
 
 def _begin_generation(
@@ -349,18 +279,12 @@ def _begin_generation(
 ) -> None:
     """Of what bronze has by now; where the plan computed it, and nothing but the rows has moved
     since, of what it found."""
-    change = change_of(run.pipeline, run.settings, table, rebuild=True)
     note_as_reader(run)
     known = done.computed.pop(table, None)
-    if known is None:
-        computed = compute_table(spark, run, table, change)
-    else:
+    if known is not None:
         bronze = run.warehouse.bronze.existing().version()
-        computed = replace(known, bronze=bronze, left_out=None)
-    plan = plan_migration(spark, run, table, change, computed)
-    note = publish_note(run.run_id, planned_at, MIGRATION)
-    done.tables[table] = apply_migration(plan, balanced(plan), note)
-    forget_former(run, table, change.former)
+        known = replace(known, bronze=bronze, left_out=None)
+    done.tables[table] = begin_rebuilt(plan_rebuild(spark, run, table, known), planned_at)
 
 
 def _published(run: Run, change: Retraction) -> dict[str, Published]:
@@ -374,69 +298,6 @@ def _published(run: Run, change: Retraction) -> dict[str, Published]:
         if one.gold is not None and (changed := changed_since(gold, one.gold, identity)):
             found[one.table] = changed
     return found
-
-
-def _record_run(run: Run, result: RetractResult, progress: Progress) -> None:
-    """Its row in `ops/runs`; where it cannot be written, the next run records it."""
-    change = result.change
-    assert change is not None
-    row = RunResult(
-        pipeline=result.pipeline,
-        run_id=change.run_id,
-        outcome=result.outcome,
-        held=False,
-        trigger=RETRACT,
-        scheduled_at=change.planned_at,
-        # As gold's commits note it, whichever try made them.
-        started_at=change.planned_at,
-        ended_at=result.ended_at,
-        seconds=progress.seconds,
-        tables=dict(result.tables),
-        took_over=result.took_over,
-        error=result.error,
-        by=change.by,
-        dag=run.dag,
-        reason=change.reason,
-    )
-    try_to_record_run(run.warehouse.runs, row, progress.say)
-
-
-def _result(
-    run: Run,
-    asked: RetractRequest,
-    progress: Progress,
-    started: datetime,
-    done: RetractedSoFar,
-    error: RunError | None,
-) -> RetractResult:
-    return RetractResult(
-        pipeline=run.pipeline.name,
-        run_id=run.run_id,
-        dry_run=asked.dry_run,
-        outcome="failed" if error else "succeeded",
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        change=done.change,
-        begun=done.begun,
-        changed=done.changed,
-        tables=done.tables,
-        published=done.published,
-        checks=_check_lines(done),
-        data_docs=done.data_docs,
-        seconds=dict(progress.seconds),
-        took_over=done.took_over,
-        error=error,
-    )
-
-
-def _check_lines(done: RetractedSoFar) -> tuple[str, ...]:
-    """A line for each check that did not pass."""
-    if done.judged is None:
-        return ()
-    said = "overridden" if done.begun else "failed"
-    found = [f"check {said}: {verdict_line(one)}" for one in failures(done.judged.verdicts)]
-    found += [f"warning: {verdict_line(one)}" for one in warnings(done.judged.verdicts)]
-    return tuple(found)
 
 
 if __name__ == "__main__":

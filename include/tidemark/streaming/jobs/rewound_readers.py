@@ -16,29 +16,22 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
 from tidemark.recompute.rewind.change import PipelineChange, Reader
 from tidemark.recompute.rewind.result import LeftReader
-from tidemark.runs.pipeline_lease import OnLapse
-from tidemark.runs.requests import MigrationRequest
+from tidemark.runs.requests import MigrationRequest, RewindRequest
 from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import RewoundNote, note_of
+from tidemark.streaming.jobs.act import JobAct
 from tidemark.streaming.jobs.migrate import migrate_once
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import StartSession
 
 
-def begin_readers(
-    run: Run,
-    change: PipelineChange,
-    progress: Progress,
-    session: StartSession,
-    on_lapse: OnLapse,
-) -> tuple[LeftReader, ...]:
+def begin_readers(act: JobAct[RewindRequest], change: PipelineChange) -> tuple[LeftReader, ...]:
     """Under the leases of those pipelines; those that could not begin one."""
-    back_at = _back_at(run, change)
+    back_at = _back_at(act.run, change)
     if back_at is None:
         return ()
     left = []
     for reader in change.readers:
-        why = _begin(run, change, reader, back_at, progress, session, on_lapse)
+        why = _begin(act, change, reader, back_at)
         if why is not None:
             left.append(LeftReader(**reader.model_dump(), why=why))
     return tuple(left)
@@ -54,14 +47,9 @@ def _back_at(run: Run, change: PipelineChange) -> int | None:
 
 
 def _begin(
-    run: Run,
-    change: PipelineChange,
-    reader: Reader,
-    back_at: int,
-    progress: Progress,
-    session: StartSession,
-    on_lapse: OnLapse,
+    act: JobAct[RewindRequest], change: PipelineChange, reader: Reader, back_at: int
 ) -> str | None:
+    run = act.run
     try:
         pipeline = find_pipeline(reader.pipeline, run.settings)
     except TidemarkError as error:
@@ -80,9 +68,11 @@ def _begin(
     )
     if _reads_from(other, reader.table, run) >= back_at:
         return None
-    progress.say(f"{reader.table} of {reader.pipeline} joins with it, and begins a generation")
+    act.progress.say(f"{reader.table} of {reader.pipeline} joins with it, and begins a generation")
     request = MigrationRequest(pipeline=pipeline.name, table=reader.table, rebuild=True)
-    done = migrate_once(other, request, Progress(pipeline.name), now, session, on_lapse)
+    done = migrate_once(
+        JobAct(other, request, Progress(pipeline.name), now, act.session, act.on_lapse)
+    )
     return None if done.error is None else done.error.message
 
 

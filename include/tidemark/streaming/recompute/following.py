@@ -30,13 +30,12 @@ from pyspark.sql import functions as F
 from tidemark.errors import RetractionRefused, RetractionUnproven, UnpublishedChanges
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.pins import TableResult
-from tidemark.gold.published import publish_note
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
-from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.kafka_columns import PARTITION
-from tidemark.quality.validate import Judged, check_none_failed
+from tidemark.quality.validate import check_none_failed
 from tidemark.quality.verdicts import verdict_line, warnings
+from tidemark.recompute.act_row import act_row
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import (
     account_for,
@@ -47,10 +46,8 @@ from tidemark.recompute.retract.record import (
     record_retraction,
 )
 from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
-from tidemark.recompute.table_change import change_of
 from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.generations import RETRACT
-from tidemark.runs.reads_others import forget_former
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
@@ -61,16 +58,13 @@ from tidemark.sources.notes import source_notes, write_source_notes
 from tidemark.sources.planned_source import PlannedSourceHandle
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
-from tidemark.streaming.gate import judge_publish, record_judged
+from tidemark.streaming.gate import judge_publish, of_all, record_judged
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
 from tidemark.streaming.recompute.migration import (
     Migration,
-    apply_migration,
-    balanced,
-    compute_table,
-    plan_migration,
 )
+from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
 from tidemark.streaming.recompute.retraction import (
     AskedRows,
     Hits,
@@ -148,14 +142,12 @@ def finish_following(
     plans = {}
     for name in left_to_begin(change, run.warehouse):
         with progress.stage(f"{name} anew"), progress.tasks_of(spark):
-            plans[name] = _plan(spark, follows, name, computed.get(name))
+            plans[name] = plan_rebuild(spark, follows, name, computed.get(name))
     _check(follows, change, plans, progress, accepted)
-    note = publish_note(change.run_id, change.planned_at, MIGRATION)
     tables: dict[str, TableResult] = {}
     for name, plan in plans.items():
         with progress.stage(f"generation of {name}"), progress.tasks_of(spark):
-            tables[name] = apply_migration(plan, balanced(plan), note)
-            forget_former(run, name, change_of(run.pipeline, run.settings, name, True).former)
+            tables[name] = begin_rebuilt(plan, change.planned_at)
     if change.rows:
         account_for(change, run.warehouse, datetime.now(UTC))
     record_retraction(change, run.warehouse)
@@ -221,9 +213,8 @@ def _planned(
     for one in change.tables:
         assert rows is not None
         with progress.stage(f"{one.table} without them"), progress.tasks_of(spark):
-            rebuilt = change_of(run.pipeline, run.settings, one.table, rebuild=True)
             left_out = RowsLeftOut(change.condition, rows.hits.held)
-            computed[one.table] = compute_table(spark, run, one.table, rebuilt, left_out)
+            computed[one.table] = compute_without(spark, run, one.table, left_out)
     keep_change(change, run.warehouse, found.new_rows)
     stop_for(run.warehouse, act_of(change))
     return _Begun(change, computed)
@@ -330,12 +321,6 @@ def _check_read(run: Run, change: Retraction) -> None:
         )
 
 
-def _plan(spark: SparkSession, run: Run, name: str, known: Computed | None) -> Migration:
-    rebuilt = change_of(run.pipeline, run.settings, name, rebuild=True)
-    computed = compute_table(spark, run, name, rebuilt) if known is None else known
-    return plan_migration(spark, run, name, rebuilt, computed)
-
-
 def _check(
     run: Run,
     change: Retraction,
@@ -344,11 +329,7 @@ def _check(
     accepted: CheckOverride | None,
 ) -> None:
     """Hold what gold would be to the tables' checks."""
-    found = [judge_publish(run, plan) for plan in plans.values()]
-    judged = Judged(
-        tuple(verdict for one in found for verdict in one.verdicts),
-        tuple(expected for one in found for expected in one.expectations),
-    )
+    judged = of_all([judge_publish(run, plan) for plan in plans.values()])
     row = _row(run, change, {}, progress)
     record_judged(run, row, judged, accepted, row.ended_at)
     for warning in warnings(judged.verdicts):
@@ -362,19 +343,4 @@ def _row(
     run: Run, change: Retraction, tables: Mapping[str, TableResult], progress: Progress
 ) -> RunResult:
     """Of `ops/runs`."""
-    return RunResult(
-        pipeline=change.pipeline,
-        run_id=change.run_id,
-        outcome="succeeded",
-        held=False,
-        trigger=RETRACT,
-        scheduled_at=change.planned_at,
-        # As gold's commits note it, whichever try made them.
-        started_at=change.planned_at,
-        ended_at=datetime.now(UTC),
-        seconds=dict(progress.seconds),
-        tables=dict(tables),
-        by=change.by,
-        dag=run.dag,
-        reason=change.reason,
-    )
+    return act_row(run, RETRACT, change, datetime.now(UTC), progress.seconds, tables)

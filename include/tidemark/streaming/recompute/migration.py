@@ -114,6 +114,7 @@ class Migration:
     gold: DeltaTable | None
     gold_is_lost: bool
     former: Former
+    former_operator: Operator
     to: NextGold
     computed: pa.Table
     excluded: pa.Table
@@ -219,6 +220,7 @@ def plan_migration(
         gold=found.table,
         gold_is_lost=found.is_lost,
         former=former,
+        former_operator=change.former,
         to=to,
         computed=shown(computed, run, operator, state.close_ms, frozen),
         excluded=computed.excluded,

@@ -1,0 +1,45 @@
+"""The row in `ops/runs` of an act that changes a pipeline's tables together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from tidemark.gold.pins import TableResult
+from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.rewind.change import PipelineChange
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.storage.result_file import RunError
+
+
+def act_row(
+    run: Run,
+    trigger: str,
+    change: Retraction | PipelineChange,
+    ended: datetime,
+    seconds: Mapping[str, float],
+    tables: Mapping[str, TableResult],
+    took_over: str | None = None,
+    error: RunError | None = None,
+) -> RunResult:
+    """By its plan, whichever try it was that carried it out."""
+    return RunResult(
+        pipeline=change.pipeline,
+        run_id=change.run_id,
+        outcome="failed" if error else "succeeded",
+        held=False,
+        trigger=trigger,
+        scheduled_at=change.planned_at,
+        # As gold's commits note it.
+        started_at=change.planned_at,
+        ended_at=ended,
+        seconds=dict(seconds),
+        tables=dict(tables),
+        took_over=took_over,
+        error=error,
+        # Who gave the reason, not who finished it; a rewind's plan of before does not say it.
+        by=change.by or run.by,
+        dag=run.dag,
+        reason=change.reason,
+    )
