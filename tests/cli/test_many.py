@@ -16,8 +16,7 @@ from tests.runs.pipelines import ended
 from tidemark.cli import many as command
 from tidemark.cli.job import JobEnd
 from tidemark.cli.main import app
-from tidemark.cli.many import Named, groups_of
-from tidemark.cli.many_report import Ended, ended_table, exit_code_of
+from tidemark.cli.many import Ended, Named, ended_table, exit_code_of, groups_of
 from tidemark.errors import InputLost, PipelineInvalid, RunFailed, StorageUnavailable
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.jvm import LARGE_BYTES

@@ -60,7 +60,7 @@ from tidemark.cli.lease import lease_lines
 from tidemark.cli.ledger import ledger_table
 from tidemark.cli.main import app
 from tidemark.cli.maintain_report import print_plans
-from tidemark.cli.many_report import Ended, print_ended
+from tidemark.cli.many import Ended, print_ended
 from tidemark.cli.new.commands import proposed_facts
 from tidemark.cli.rejects import print_reject, print_rejects
 from tidemark.cli.remove import print_removal

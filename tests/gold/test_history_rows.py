@@ -12,9 +12,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.windows import at, millis
 from tidemark.errors import MigrationRefused
-from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import Window, WindowTable
+from tidemark.recompute.gold_before import closed_by_history, rows_of_history
 from tidemark.storage.delta.notes import EmittedNote, as_metadata
 
 LENGTH = timedelta(minutes=10)

@@ -19,14 +19,14 @@ from tidemark.gold.plan import GoldState, plan_publish
 from tidemark.ledger.ledger import INGEST, LedgerLine, write_ledger
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.settings.settings import Checks
-from tidemark.quality.built_in import (
+from tidemark.quality.planned_rows import PlannedRows
+from tidemark.quality.validate import (
     KEYS_UNIQUE,
     LEDGER_BALANCED,
     NO_STEP_BACK,
     NONE_OPEN,
     judge_table,
 )
-from tidemark.quality.planned_rows import PlannedRows
 from tidemark.runs.recorded_runs import record_run
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.rows import Rows

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.source_files import has_pattern, is_uri, own_place, split_files
-from tidemark.sources.files.own_places import check_reaches_no_own_place
+from tidemark.sources.files.handle import check_reaches_no_own_place
 
 PIECES = (
     *("/", "/", ".", ".", "..", "{", "}", ",", "[", "]", "!", "-", "*", "?", "**", "a", "landing"),

@@ -288,7 +288,7 @@ def test_old_rows_of_ops_go_and_that_of_the_last_publish_stays(
         for of in (place, other):
             ended(of, f"run-{days}", instant - timedelta(days=days))
     published = instant - timedelta(days=120)
-    monkeypatch.setattr("tidemark.upkeep.maintenance.old_rows.last_published", lambda *_: published)
+    monkeypatch.setattr("tidemark.upkeep.maintenance.maintain.last_published", lambda *_: published)
     plans = maintain_pipeline(place.pipeline, place.settings, "m", instant)
     (plan,) = [plan for plan in plans if plan.name == "ops/runs"]
     assert part(plan, Work.OLD_ROWS).going == 2

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from tidemark.airflow.alerts import RunFacts
 from tidemark.airflow.assets import gold_asset
-from tidemark.airflow.dags import pipeline_dags
+from tidemark.airflow.dags import pipeline_dags, raise_invalid_pipelines
 from tidemark.airflow.group import PipelineTaskGroup
-from tidemark.airflow.invalid import raise_invalid_pipelines
 
 __all__ = ["PipelineTaskGroup", "RunFacts", "gold_asset", "pipeline_dags",
            "raise_invalid_pipelines"]  # fmt: skip

@@ -13,14 +13,13 @@ from airflow.sdk import DAG, get_parsing_context
 
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.describe import describe
-from tidemark.airflow.invalid import existing_folder, raise_invalid_pipelines
 from tidemark.airflow.maintenance import maintenance_dag
 from tidemark.airflow.recompute import recompute_dags
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
-from tidemark.errors import PipelineInvalid
-from tidemark.pipeline.load import load_pipeline, pipeline_files
+from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.pipeline.load import load_pipeline, load_pipelines, pipeline_files, unread_below
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import (
     DAG_SUFFIXES,
@@ -151,3 +150,35 @@ def _stream_dag(
         tasks = pipeline_tasks(pipeline, places, **task)
         tasks >> WatcherOperator(task_id=WATCHER, doc_md=TASK_DOCS[WATCHER])
     return dag
+
+
+def raise_invalid_pipelines(
+    folder: str | Path | None = None, settings: str | Path | None = None
+) -> None:
+    """Raise one error that lists every invalid pipeline file; return when all are valid. So the Dag
+    processor shows it as one import error, and the good pipelines' Dags stay.
+
+    `folder` and `settings` as in `pipeline_dags`; a folder that is given needs no settings.
+    SettingsInvalid when the settings cannot be used, PipelineNotFound when there is no such
+    folder or its files all lie in folders below, PipelineInvalid for invalid files.
+    """
+    place = existing_folder(folder or load_settings(settings).pipelines_folder)
+    valid, invalid = load_pipelines(place)
+    if invalid:
+        count = f"{len(invalid)} of {len(valid) + len(invalid)} pipeline files in {place}"
+        head = f"{count} cannot be used and have no Dag; the others are not affected."
+        raise PipelineInvalid("\n\n".join([head, *(str(error) for error in invalid)]))
+    if not valid and (below := unread_below(place)):
+        raise PipelineNotFound(f"The folder {place} holds no pipeline file{below}.")
+
+
+def existing_folder(folder: str | Path) -> Path:
+    """The folder of pipeline files, absolute; PipelineNotFound where it is not there."""
+    place = Path(folder).absolute()
+    if not place.is_dir():
+        raise PipelineNotFound(
+            f"There is no folder {place} of pipeline files, so no Dag was made of any. Make it, "
+            "or name the right one: as an argument, as `pipelines` in the settings file or as "
+            "TIDEMARK_PIPELINES."
+        )
+    return place

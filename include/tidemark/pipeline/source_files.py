@@ -75,7 +75,7 @@ def own_place(pattern: str, pipeline: str) -> str | None:
     """The folder below the root that the platform writes, where a pattern lies in one.
 
     Names are compared without their case, as some file systems do. What URIs reach depends on the
-    root: `sources.files.own_places` tells that when a run begins.
+    root: `sources.files.handle` tells that when a run begins.
     """
     first = pattern.split("/")[0].lower()
     written = not is_uri(pattern) and first in (pipeline.lower(), *PIPELINE_NAMES_IN_USE)

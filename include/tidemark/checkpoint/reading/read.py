@@ -7,20 +7,45 @@ read in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Log, Unreadable
+from tidemark.checkpoint.reading.facts import (
+    CheckpointFacts,
+    CheckpointSource,
+    Log,
+    SourceList,
+    Unreadable,
+)
 from tidemark.checkpoint.reading.layout import Layout, sort_files
-from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata, parse_offsets
+from tidemark.checkpoint.reading.log_formats import (
+    ListedFile,
+    OffsetEntry,
+    parse_commit,
+    parse_listed_files,
+    parse_metadata,
+    parse_offsets,
+)
 from tidemark.checkpoint.reading.place import checkpoint_files
-from tidemark.checkpoint.reading.read_sources import read_sources
 from tidemark.checkpoint.reading.read_state import is_lz4, read_operators
 from tidemark.checkpoint.reading.reader import CheckpointReader
+from tidemark.checkpoint.reading.source_offsets import (
+    CountOffset,
+    DeltaOffset,
+    FileOffset,
+    KafkaOffset,
+    PlannedTopics,
+    PlannedVersions,
+    RateOffset,
+    SourceOffset,
+    source_offset,
+)
+from tidemark.errors import StorageUnavailable
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileFacts
+from tidemark.storage.files import FileFacts, stat_files
+from tidemark.storage.json_text import number_of
 
 E = TypeVar("E")
 
@@ -97,3 +122,123 @@ def _log(
     }
     empty = tuple(batch for batch in batches[:-newest] if files[batch].size == 0)
     return Log(name, batches, read, empty)
+
+
+COMPACT = ".compact"
+_SHOWN = 200
+# A compacted list names every file that the source ever took, in about 150 bytes each.
+_LARGEST_LIST = 64 << 20
+
+
+def read_sources(
+    reader: CheckpointReader,
+    newest: OffsetEntry | None,
+    folders: Mapping[str, Mapping[str, FileFacts]],
+    files_checked: int,
+) -> tuple[CheckpointSource, ...]:
+    """The sources that the newest offsets name, and those that have a folder only.
+
+    Of each file list at most `files_checked` entries, the newest, are looked for in their store.
+    """
+    texts = dict(newest.sources) if newest else {}
+    names = [*texts, *(name for name in sorted(folders) if name not in texts)]
+    providers = newest.providers if newest else {}
+    return tuple(
+        _source(reader, name, texts.get(name), providers, folders.get(name, {}), files_checked)
+        for name in names
+    )
+
+
+def _source(
+    reader: CheckpointReader,
+    name: str,
+    text: str | None,
+    providers: Mapping[str, str],
+    files: Mapping[str, FileFacts],
+    files_checked: int,
+) -> CheckpointSource:
+    offset = None if text is None else source_offset(text)
+    initial = None if isinstance(offset, FileOffset) else _initial(reader, name, files)
+    kind = providers.get(name) or _kind(offset, initial)
+    lists_files = isinstance(offset, FileOffset) or (offset is None and initial is None)
+    file_list = _file_list(reader, name, files, files_checked) if lists_files and files else None
+    return CheckpointSource(name, kind, offset, file_list, initial)
+
+
+def _kind(offset: SourceOffset | None, initial: str | None) -> str:
+    match offset:
+        case FileOffset():
+            return "file"
+        case DeltaOffset():
+            return "Delta"
+        case KafkaOffset():
+            return "Kafka"
+        case PlannedTopics():
+            return "Kafka, planned by Tidemark"
+        case PlannedVersions():
+            return "Delta, planned by Tidemark"
+        case RateOffset():
+            return "rate"
+        case CountOffset():
+            # The rate source writes down when it began; socket and memory sources write nothing.
+            return "rate" if initial is not None else "rate, socket or memory"
+        case _:
+            return "unknown"
+
+
+def _initial(reader: CheckpointReader, name: str, files: Mapping[str, FileFacts]) -> str | None:
+    """What a source that lists no files wrote when it began; None where it wrote nothing.
+
+    KafkaSourceInitialOffsetWriter puts a zero byte first, for Spark 2.1.0 (SPARK-19517).
+    """
+    if set(files) != {"0"}:
+        return None
+    data = reader.data(f"sources/{name}/0")
+    if isinstance(data, Unreadable):
+        return None
+    text = data.decode(errors="replace").lstrip("\0")
+    version, _, rest = text.partition("\n")
+    if version.startswith("v"):
+        return None if '"path"' in rest else rest[:_SHOWN]
+    return text[:_SHOWN]
+
+
+def _file_list(
+    reader: CheckpointReader, name: str, files: Mapping[str, FileFacts], files_checked: int
+) -> SourceList:
+    plain = _numbers(files)
+    compacted = _numbers(file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))
+    unreadable: list[Unreadable] = []
+    newest: list[ListedFile] = []
+    for number in sorted({*plain, *compacted}, reverse=True):
+        own = str(number) if number in plain else f"{number}{COMPACT}"
+        if len(newest) >= files_checked or files[own].size > _LARGEST_LIST:
+            break
+        entries = reader.read(f"sources/{name}/{own}", parse_listed_files)
+        if isinstance(entries, Unreadable):
+            unreadable.append(entries)
+            continue
+        newest += _unseen(entries, newest)
+    facts, not_checked = _stat(newest[:files_checked], reader.place)
+    size = sum(file.size for file in files.values())
+    return SourceList(tuple(plain), tuple(compacted), size, facts, not_checked, tuple(unreadable))
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return sorted(number for name in names if (number := number_of(name)) is not None)
+
+
+def _unseen(entries: Sequence[ListedFile], seen: Sequence[ListedFile]) -> list[ListedFile]:
+    """The newest first; a compacted list repeats what the lists before it name."""
+    known = set(seen)
+    return sorted((one for one in entries if one not in known), key=lambda one: -one.batch)
+
+
+def _stat(
+    listed: Sequence[ListedFile], checkpoint: FilePlace
+) -> tuple[dict[ListedFile, FileFacts | None], str | None]:
+    try:
+        found = stat_files([one.uri for one in listed], checkpoint.options)
+    except StorageUnavailable as error:
+        return {}, str(error)
+    return {one: found[one.uri] for one in listed}, None

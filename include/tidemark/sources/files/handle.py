@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tidemark.checkpoint.log import Checkpoint, SourceFile
 from tidemark.errors import (
     AcceptanceRefused,
     InputLost,
+    PipelineInvalid,
     SampleUnusable,
     SourceNotFound,
     SourcePassedOver,
@@ -29,14 +31,14 @@ from tidemark.errors import (
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource, FoldTable, Pipeline
-from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.places import INGEST, Places
 from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.moved_root import former_roots, know_files_here, known_here
-from tidemark.sources.files.own_places import check_reaches_no_own_place
+from tidemark.sources.files.pattern import file_pattern
 from tidemark.sources.files.unread import (
     facts_of_files,
     files_to_take,
@@ -345,3 +347,37 @@ def _reaches(old: SourceFiles, new: SourceFiles) -> bool:
     return new.folder == old.folder or (
         new.recursive and f"{old.folder}/".startswith(f"{new.folder}/")
     )
+
+
+def check_reaches_no_own_place(source: SourceFiles, places: Places) -> None:
+    """PipelineInvalid where files of the pipeline's folder, or of `ops`, could be read as rows.
+
+    Told when a run begins, for it depends on the root. `source.folder` is a place. Links are
+    followed, as the engine does: a landing folder may be one, and may hold some. So the folder that
+    a pattern names is looked at as the file system resolves it. A link further down that leads into
+    the pipeline's own folder is not looked for. ValueError for a pattern that cannot be read.
+    """
+    pattern = file_pattern(source)
+    for own in (places.folder, places.shared_ops):
+        begins, written = _resolved(pattern.folder), _resolved(own)
+        if _below(begins, written) is not None or (
+            (parts := _below(written, begins)) is not None and pattern.enters(parts)
+        ):
+            raise PipelineInvalid(
+                f"source.files of {places.pipeline} reaches {own}, which the platform writes: its "
+                "own tables and results would be read as rows. Nothing was read. Land files in a "
+                "folder of their own, and name that one."
+            )
+
+
+def _below(place: str, folder: str) -> list[str] | None:
+    """The names that lead from a folder to a place; None where it does not lie there."""
+    if place == folder:
+        return []
+    return place.removeprefix(f"{folder}/").split("/") if place.startswith(f"{folder}/") else None
+
+
+def _resolved(place: str) -> str:
+    if is_local(place):
+        return os.path.realpath(local_path(place)).rstrip("/")
+    return re.sub("^s3a:", "s3:", place).rstrip("/")

@@ -15,25 +15,35 @@ by all of its generations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from tidemark.errors import MaintenanceRefused
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.generations import abandoned, begun_at, generations
 from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.runs.recorded_runs import last_published
 from tidemark.runs.repair_ops import move_ops_tables
 from tidemark.runs.status.recorded_status import record_status
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.ops import TIME, WRITTEN_AT
 from tidemark.storage.delta.ops_place import OpsPlace
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_in_use, generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
-from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
 from tidemark.upkeep.maintenance.readers import readers
@@ -231,3 +241,71 @@ def _share(part: Part) -> dict[str, Any]:
         "bytes_deleted": part.going_size,
         "reasons": [part.reason],
     }
+
+
+@dataclass(frozen=True)
+class Ageing:
+    """A table of `ops/`, and which of its rows stay; None: all do.
+
+    A row ages from when it was written, by its writer's clock, and never by the time that its run
+    stood for: a run of now may stand for any. `ops/batches` keeps all of its rows: a ledger that is
+    built anew needs them.
+    """
+
+    place: TablePlace
+    table: DeltaTable
+    stays: ds.Expression | None
+    reason: str = ""
+
+
+def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ageing]:
+    """The pipeline's own tables of `ops/` that are there. `now` is in UTC."""
+    tables = Warehouse.of(pipeline.name, settings)
+    before = now - settings.maintenance.ops_retention
+    rules = (
+        (tables.batches, lambda _: None, ""),
+        (tables.upkeep, lambda _: _since("time", before), ""),
+        (tables.quality, lambda _: _since("time", before), ""),
+        (tables.runs, partial(_of_runs, before, last_published(pipeline, tables)), ""),
+        (tables.ledger, partial(_of_ledger, before), "; lines that do not balance stay"),
+    )
+    for place, stays, more in rules:
+        if (table := place.own.open()) is not None:
+            why = f"written before {instant_text(epoch_ms(before))}{more}"
+            yield Ageing(place, table, stays(table), why)
+
+
+def _of_runs(before: datetime, published: datetime | None, table: DeltaTable) -> ds.Expression:
+    """Of a version that did not note when a row was written, its run's start stands for that."""
+    stays = _since("started_at", before)
+    if _notes_when_written(table):
+        stays = _since(WRITTEN_AT, before) & (stays | ds.field(WRITTEN_AT).is_valid())
+    return stays if published is None else stays | _since("started_at", published)
+
+
+def _of_ledger(before: datetime, table: DeltaTable) -> ds.Expression | None:
+    """Lines of a version that did not note when they were written stay, and those that do not
+    balance: they keep runs from being published, until somebody has mended them."""
+    if not _notes_when_written(table):
+        return None
+    return _since(WRITTEN_AT, before) | (ds.field("difference") != 0)
+
+
+def _notes_when_written(table: DeltaTable) -> bool:
+    return any(field.name == WRITTEN_AT for field in table.schema().fields)
+
+
+def old_rows(ageing: Ageing, pipeline: str) -> Part | None:
+    """The rows that go, counted; None where none do. Only files that may hold such are opened."""
+    if ageing.stays is None:
+        return None
+    known = dataset_of(ageing.table, f"pipeline = '{pipeline}'")
+    own = ds.field("pipeline") == pipeline
+    number = known.count_rows(filter=own)
+    going = number - known.count_rows(filter=own & ageing.stays)
+    return Part(Work.OLD_ROWS, number, None, going, None, ageing.reason) if going else None
+
+
+def _since(column: str, instant: datetime) -> ds.Expression:
+    field = ds.field(column)
+    return (field >= pa.scalar(instant, TIME)) | field.is_null()
