@@ -4,7 +4,7 @@ stops a run until somebody accepts that."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -71,19 +71,6 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
 
-    def to_follow(self, ingest: Checkpoint) -> Planned | None:
-        """What an act within the run is to read, as it may change rows that were read; None where
-        there is nothing of that, or a batch has something to read first. Raises as `check`."""
-        return None
-
-    def change(self, ingest: Checkpoint, offset: Planned, act: str) -> FollowedChange:
-        """What that changed, for the act of this id. SourceRefused where it cannot be told."""
-        raise NotImplementedError
-
-    def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
-        """Is what an act follows read and committed?"""
-        raise NotImplementedError
-
     def position(self, ingest: Checkpoint) -> Position[Planned]:
         """Where the ingest stands; before its first batch where that one begins, if it is noted."""
         position, notes = position_of(ingest, self.offset_of), source_notes(ingest)
@@ -129,3 +116,18 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         known = {one.part for one in committed.verdicts}
         new = tuple(one for one in verdicts if one.part not in known)
         return Reading(read, (*committed.verdicts, *new), committed.seen)
+
+
+@dataclass(frozen=True)
+class FollowedSourceHandle(PlannedSourceHandle[Planned]):
+    """One whose rows may change after they were read, so that an act within the run follows."""
+
+    @abstractmethod
+    def to_follow(self, ingest: Checkpoint) -> Callable[[str], FollowedChange] | None:
+        """What tells the change that the act of an id is to follow, or raises SourceRefused where
+        it cannot be told; None where there is none, or a batch has something to read first. Raises
+        as `check`."""
+
+    @abstractmethod
+    def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
+        """Is what an act follows read and committed?"""

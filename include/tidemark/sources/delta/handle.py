@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from tidemark.sources.notes import (
     SourceNotes,
     source_notes,
 )
-from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSourceHandle
+from tidemark.sources.planned_source import SINCE_BRONZE, Begin, FollowedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,
@@ -53,7 +53,7 @@ _TABLE = "table"
 
 
 @dataclass(frozen=True)
-class DeltaSourceHandle(PlannedSourceHandle[Offset]):
+class DeltaSourceHandle(FollowedSourceHandle[Offset]):
     """A part is a file that a version added, or one or several versions (`DeltaPart`)."""
 
     origin = (
@@ -114,11 +114,11 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         found = self._lost(ingest, self.position(ingest), self.table())
         return [(_told(one), one) for one in found]
 
-    def to_follow(self, ingest: Checkpoint) -> Offset | None:
-        """What an act is to follow: all that is not read yet, where rows were changed in it; None
-        where they were not, or a batch has something to read first."""
+    def to_follow(self, ingest: Checkpoint) -> Callable[[str], FollowedChange] | None:
+        """Of all that is not read yet, where rows were changed in it."""
         position, table, _ = self._check_nothing_lost(ingest)
-        return self._to_follow(ingest, position, table)
+        offset = self._to_follow(ingest, position, table)
+        return None if offset is None else partial(self._change, offset)
 
     def _to_follow(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
@@ -130,7 +130,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
             return None
         return replace(planned, mark=table.mark(planned.last))
 
-    def change(self, ingest: Checkpoint, offset: Offset, act: str) -> FollowedChange:
+    def _change(self, offset: Offset, act: str) -> FollowedChange:
         """Raises as `source_change`."""
         from tidemark.sources.delta.following import new_rows_text, source_change
 

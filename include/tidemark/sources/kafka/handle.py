@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -45,7 +46,7 @@ from tidemark.sources.notes import (
     SourceNotes,
     source_notes,
 )
-from tidemark.sources.planned_source import Begin, PlannedSourceHandle
+from tidemark.sources.planned_source import Begin, FollowedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,
@@ -101,7 +102,7 @@ def oldest_message_ms(options: Mapping[str, str], unread: Sequence[OffsetRange])
 
 
 @dataclass(frozen=True)
-class KafkaSourceHandle(PlannedSourceHandle[Offset]):
+class KafkaSourceHandle(FollowedSourceHandle[Offset]):
     """A part is a range of offsets of one partition (`OffsetRange`)."""
 
     origin = (
@@ -171,7 +172,7 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
             return [planning.first_step(plan.offset, most or _MOST_AT_FIRST)[0]]
         return planning.steps(plan.offset, most, position.offset)
 
-    def to_follow(self, ingest: Checkpoint) -> Offset | None:
+    def to_follow(self, ingest: Checkpoint) -> Callable[[str], FollowedChange] | None:
         """All that came since the first batch: any message may be of a row that was read."""
         if self._row_keys is None:
             return None
@@ -181,15 +182,16 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         if not planning.moves(position, plan.offset):
             return None
         most = self.pipeline.advanced.max_messages_per_batch or _MOST_FOLLOWED
-        return planning.first_step(plan.offset, most)[0]
+        offset, _ = planning.first_step(plan.offset, most)
+        return partial(self._change, offset, position.batch)
 
-    def change(self, ingest: Checkpoint, offset: Offset, act: str) -> FollowedChange:
+    def _change(self, offset: Offset, after: int, act: str) -> FollowedChange:
         """Raises as `newest_messages` and as `Slice.lines`."""
         read = ranges(offset)
         keys = self._newest(read, with_keys=True).keys
         offsets = ", ".join(f"{one.partition}: {one.first}-{one.last}" for one in read)
         return FollowedChange(
-            FollowedOffsets(offset=offset_text(offset), after=self.position(ingest).batch, act=act),
+            FollowedOffsets(offset=offset_text(offset), after=after, act=act),
             f"messages of {self.kafka.label} ({offsets or 'none'})",
             "Where this stays so, let a pipeline of a new name read the topic.",
             gone=tuple(keys),

@@ -55,7 +55,7 @@ from tidemark.runs.unfinished_act import release_after, stop_for, unfinished_act
 from tidemark.sources.following import FollowedChange
 from tidemark.sources.kafka.changes import check_in_one_partition
 from tidemark.sources.notes import source_notes, write_source_notes
-from tidemark.sources.planned_source import PlannedSourceHandle
+from tidemark.sources.planned_source import FollowedSourceHandle
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, of_all, record_judged
@@ -106,7 +106,7 @@ def follow_source(
     RetractionUnproven: the pipeline stays stopped then. `now` is in UTC.
     """
     source, unfinished = run.source, unfinished_act(run.warehouse)
-    if not isinstance(source, PlannedSourceHandle):
+    if not isinstance(source, FollowedSourceHandle):
         return False
     if unfinished is not None:
         begun = _Begun(read_retraction(unfinished.folder(run.warehouse)))
@@ -162,14 +162,14 @@ def finish_following(
 def _planned(
     spark: SparkSession,
     run: Run,
-    source: PlannedSourceHandle[Any],
+    source: FollowedSourceHandle[Any],
     progress: Progress,
     now: datetime,
 ) -> _Begun | None:
     """What is to be followed, kept and begun; None where it is nothing, or has to wait."""
     ingest = run.ingest_checkpoint()
-    offset = source.to_follow(ingest)
-    if offset is None:
+    change_of_act = source.to_follow(ingest)
+    if change_of_act is None:
         return None
     try:
         tables = started_tables(run)
@@ -185,7 +185,7 @@ def _planned(
         )
     planned, bronze = f"{now:{STAMP}}", run.warehouse.bronze.existing()
     with progress.stage("compare"):
-        found = source.change(ingest, offset, planned)
+        found = change_of_act(planned)
     with progress.stage("find rows"), progress.tasks_of(spark):
         rows, missing = _rows_of(spark, run, found, bronze.version())
     if rows is not None:
@@ -311,7 +311,7 @@ def _note(run: Run, change: Retraction) -> None:
 
 def _check_read(run: Run, change: Retraction) -> None:
     source, follows = run.source, change.follows
-    assert isinstance(source, PlannedSourceHandle)
+    assert isinstance(source, FollowedSourceHandle)
     assert follows is not None
     if not source.has_followed(run.ingest_checkpoint(), follows):
         raise RetractionUnproven(
