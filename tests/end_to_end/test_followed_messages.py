@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from tests.end_to_end.test_followed_changes import cases
 from tests.kit.kafka import make_topic, new_name, produce
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
@@ -186,28 +187,6 @@ def test_random_changes_are_followed_run_by_run(
     assert topic.place.run("asked").table("visits").generation == before
     reasons = {row["reason"] for row in topic.place.rejects().to_pylist()}
     assert reasons == {"superseded", "row deleted", "wrong type"}
-
-
-POINTS = [
-    ("retraction planned", 1),
-    ("pipeline stopped for an act", 1),
-    ("source noted", 1),
-    ("rows copied to `retracted`", 1),
-    ("rows taken out of bronze", 1),
-    ("accepted rows", 1),
-    ("rejected rows", 1),
-    ("gold of another generation", 1),
-    ("gold of another generation", 2),
-    ("upkeep recorded", 1),
-    ("pipeline released after an act", 1),
-]
-
-
-def cases() -> Iterator[Any]:
-    for point, number in POINTS:
-        for when in ("before", "after"):
-            marks = () if (point, when) == ("accepted rows", "before") else pytest.mark.long
-            yield pytest.param((point, number), when, marks=marks, id=f"{when} {point}, {number}")
 
 
 @pytest.mark.parametrize(("point", "when"), [*cases()])
