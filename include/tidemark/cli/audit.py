@@ -7,13 +7,10 @@ from datetime import UTC, datetime
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Master, asks, check_table
+from tidemark.cli.options import Master, asked_pipeline, asks, check_table
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import AuditRequest
 
 
@@ -27,9 +24,7 @@ def audit(request: AuditRequest, master: Master = "local[*]") -> None:
     from tidemark.recompute.audit_result import AuditResult, audit_lines
     from tidemark.runs.has_run import check_has_run
 
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
-    check_master(loaded, master, "--master")
+    found, loaded = asked_pipeline(request.pipeline, request.settings, master)
     check_table(found, request.table)
     check_has_run(found, loaded, "audit")
     run_id = manual_run_id(datetime.now(UTC), request.kind)

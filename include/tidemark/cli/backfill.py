@@ -5,11 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Master, asks, check_table
+from tidemark.cli.options import Master, asked_pipeline, asks, check_table
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import BackfillRequest
 
 
@@ -23,9 +20,7 @@ def backfill(request: BackfillRequest, master: Master = "local[*]") -> None:
     from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
     from tidemark.runs.has_run import check_has_run
 
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
-    check_master(loaded, master, "--master")
+    found, loaded = asked_pipeline(request.pipeline, request.settings, master)
     check_table(found, request.table)
     check_has_run(found, loaded, "compute again")
     run_id = manual_run_id(datetime.now(UTC), request.kind)

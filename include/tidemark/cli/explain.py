@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
@@ -65,9 +62,7 @@ def explain(
     from tidemark.story.explain import story_of
     from tidemark.story.story import story_document
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
-    check_master(loaded, master, "--master")
+    found, loaded = asked_pipeline(pipeline, settings, master)
     check_has_run(found, loaded, "explain")
     try:
         story = story_of(found, loaded, table, window, key_of(key or ()))

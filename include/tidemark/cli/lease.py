@@ -10,11 +10,9 @@ import typer
 
 from tidemark.cli.console import facts_table, report_console
 from tidemark.cli.help import Group
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile, asked_pipeline
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.lease.files import time_text
 from tidemark.storage.lease.lease import LeaseRecord, read_lease, release_lease, this_process
 from tidemark.storage.lease.rules import Holder
@@ -36,8 +34,7 @@ _FORCED = (
 @lease.command("show")
 def show_lease(pipeline: PipelineName, settings: SettingsFile = None) -> None:
     """Show who holds the lease, since when and until when, and what a run from here would do."""
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     record = read_lease(Places(loaded.root, found.name).lease, loaded.storage_options)
     if record is None:
         print(f"Nobody has held the lease of {found.name} yet.")
@@ -60,8 +57,7 @@ def release(
     A run does this by itself; this is for when none is to run, or none can. Refused with 75 while
     the owner's processes live, or may live on another host; no process is ended.
     """
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     # delta-rs, which `show` does without.
     from tidemark.runs.pipeline_lease import fence_pipeline
     from tidemark.storage.warehouse import Warehouse

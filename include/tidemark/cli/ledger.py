@@ -10,11 +10,9 @@ import typer
 
 from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.cli.help import Group
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile, asked_pipeline
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.settings import load_settings
 
 ledger = typer.Typer(
     cls=Group, help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
@@ -40,8 +38,7 @@ def show_ledger(
     from tidemark.ledger.report import read_ledger
     from tidemark.storage.warehouse import Warehouse
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     report = read_ledger(Warehouse.of(found.name, loaded).ledger, found.name, last)
     if report is None:
         print(f"The ledger has no line of {found.name} yet: it has not run.")
@@ -72,8 +69,7 @@ def rebuild(
     from tidemark.runs.pipeline_lease import pipeline_lease
     from tidemark.storage.warehouse import Warehouse
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     warehouse = Warehouse.of(found.name, loaded)
     source = Ledgered(found, warehouse, seeds_of(found, warehouse))
     if dry_run:

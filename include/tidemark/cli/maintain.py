@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile, asked_pipeline
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.settings import load_settings
 
 
 def maintain(
@@ -25,8 +23,7 @@ def maintain(
     are older than the settings keep them, and that no reader needs. Exits with 1 where a table was
     left as it is because a reader is too far behind, with 75 where a run holds the lease.
     """
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.cli.console import print_documents
     from tidemark.cli.maintain_report import maintenance_json, print_plans

@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.acceptance import check_may, this_user
 from tidemark.runs.requests import MigrationRequest
 
@@ -56,9 +54,7 @@ def migrate(
     from tidemark.recompute.migration_result import MigrationResult, migration_lines
     from tidemark.recompute.table_change import changed_tables
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
-    check_master(loaded, master, "--master")
+    found, loaded = asked_pipeline(pipeline, settings, master)
     if accept and not (reason or "").strip():
         raise typer.BadParameter("--accept and --reason go together")
     if rollback is not None:

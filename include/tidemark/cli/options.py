@@ -13,7 +13,10 @@ import typer
 from pydantic import ValidationError
 
 from tidemark.pipeline.instants import utc_instant
+from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
 from tidemark.runs.requests import Instant, PipelineRequest, fault_of, flags
 
@@ -35,6 +38,17 @@ ApplyPlan = Annotated[
 ]
 ResultInJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
+
+
+def asked_pipeline(
+    pipeline: str, settings: Path | None, master: str | None = None
+) -> tuple[Pipeline, Settings]:
+    """The pipeline that is named, and the settings; they have to allow Spark's master, if asked."""
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    if master is not None:
+        check_master(loaded, master, "--master")
+    return found, loaded
 
 
 def absolute(place: str) -> str:

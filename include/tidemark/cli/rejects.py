@@ -26,12 +26,11 @@ from tidemark.cli.options import (
     ResultInJson,
     SettingsFile,
     absolute,
+    asked_pipeline,
     asks,
 )
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import NO_REASON_TO_REPLAY, ReplayRequest
 from tidemark.storage.lease.files import time_text
@@ -156,8 +155,7 @@ def replay(
     # delta-rs, which the other commands do without.
     from tidemark.recompute.replay.result import ReplayResult, replay_lines
 
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
+    found, loaded = asked_pipeline(request.pipeline, request.settings)
     if request.finishes and not apply:
         raise typer.BadParameter("name rejects: --from or --again")
     if apply and not request.finishes and not (request.reason or "").strip():
@@ -221,8 +219,7 @@ def print_reject(reject: Reject) -> None:
 def _table(pipeline: str, settings: Path | None) -> DeltaTable:
     from tidemark.storage.warehouse import Warehouse
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     check_has_run(found, loaded, "show")
     return Warehouse.of(found.name, loaded).rejects.existing()
 

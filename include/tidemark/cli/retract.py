@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Apply, Master, ResultInJson, asks
+from tidemark.cli.options import Apply, Master, ResultInJson, asked_pipeline, asks
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import NO_REASON, RetractRequest
 
 
@@ -34,8 +32,7 @@ def retract(
     # delta-rs, which the other commands do without.
     from tidemark.recompute.retract.result import RetractResult, retract_lines
 
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
+    found, loaded = asked_pipeline(request.pipeline, request.settings)
     if request.finishes and not apply:
         raise typer.BadParameter("name rows: --where, --file, --run or --undo")
     if apply and not request.finishes and not (request.reason or "").strip():

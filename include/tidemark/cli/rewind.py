@@ -10,13 +10,12 @@ import typer
 
 from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Apply, Master, asks
+from tidemark.cli.options import Apply, Master, asked_pipeline, asks
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.requests import NO_REASON_WITHOUT, RewindRequest
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ def rewind(
     changes without `--apply`. Exits with 0 when all went well, 1 when it is
     refused or something must be mended first, 75 when running again can help.
     """
-    loaded = load_settings(request.settings)
-    found = find_pipeline(request.pipeline, loaded)
+    found, loaded = asked_pipeline(request.pipeline, request.settings)
     if not apply:
         _plan(found, loaded, request, in_json)
         return

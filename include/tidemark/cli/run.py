@@ -24,11 +24,10 @@ from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import published
 from tidemark.cli.job import run_job
 from tidemark.cli.many import Many, in_folder, run_many
-from tidemark.cli.options import Master, SettingsFile, absolute, instant
+from tidemark.cli.options import Master, SettingsFile, absolute, asked_pipeline, instant
 from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
@@ -141,8 +140,7 @@ def _run_one(
     master: str,
     result: str | None,
 ) -> None:
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     leave_pandas_out_of_a_run(found)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.runs.preflight import SparkNeeded

@@ -14,11 +14,9 @@ from tidemark.cli.console import (
 )
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_with_tables
+from tidemark.cli.options import asked_pipeline
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.storage.warehouse import Warehouse
@@ -31,9 +29,7 @@ from tidemark.upkeep.pipeline_compaction import (
 
 def compact_pipeline(request: CompactionRequest, apply: bool, in_json: bool, master: str) -> int:
     """Print the plans; with `apply`, have them carried out and print the result. The exit code."""
-    settings = load_settings(request.settings)
-    pipeline = find_pipeline(request.pipeline, settings)
-    check_master(settings, master, "--master")
+    pipeline, settings = asked_pipeline(request.pipeline, request.settings, master)
     now = datetime.now(UTC)
     warehouse = Warehouse.of(pipeline.name, settings)
     planned = plan_compactions(pipeline, warehouse, now, request.every)

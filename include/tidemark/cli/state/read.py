@@ -10,21 +10,16 @@ from tempfile import TemporaryDirectory
 from tidemark.cli.console import report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.options import absolute
+from tidemark.cli.options import absolute, asked_pipeline
 from tidemark.cli.spark_log import temporary_log
 from tidemark.errors import SUCCESS
-from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import StateRequest
 from tidemark.runs.results.state_rows import StateRows
 
 
 def read_state(request: StateRequest, in_json: bool, master: str) -> int:
     """Print the rows; the exit code is the job's."""
-    settings = load_settings(request.settings)
-    find_pipeline(request.pipeline, settings)
-    check_master(settings, master, "--master")
+    _, settings = asked_pipeline(request.pipeline, request.settings, master)
     # The result's file is for this command only: rows of state stay nowhere else.
     with TemporaryDirectory(prefix="tidemark-") as folder:
         place = {"result": str(Path(folder, "rows.json"))}

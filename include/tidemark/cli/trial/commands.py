@@ -23,14 +23,13 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.console import report_console
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile, asked_pipeline
 from tidemark.cli.run import run
 from tidemark.cli.trial.first_rows import take_first_rows, trial_environment, write_pipeline
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.source import FirstRows
 from tidemark.storage.result_file import read_result
@@ -73,8 +72,7 @@ def try_pipeline(
     Nothing below the real root is written, no lease is taken, and nothing is remembered. Exits as
     `tidemark run` does, and with 1 when every row is rejected.
     """
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    found, loaded = asked_pipeline(pipeline, settings)
     with temporary_root(loaded, keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
         tell_taken(found, taken)
