@@ -13,7 +13,7 @@ import pytest
 from setup.environment import environment_file
 from setup.java import Java
 from setup.layout import Layout
-from tidemark.cli.submit import job_environment, submit, submit_command, variables_of
+from tidemark.cli.job import job_environment, submit, submit_command, variables_of
 from tidemark.errors import EngineMissing
 from tidemark.storage.processes import mark_of
 
@@ -153,7 +153,7 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path, sent: signal
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "from tidemark.cli.root import stopped_by_signals\n"
-        "from tidemark.cli.submit import submit\n"
+        "from tidemark.cli.job import submit\n"
         "with stopped_by_signals():\n"
         "    submit(['sh', '-c', sys.argv[1]], {'PATH': '/usr/bin:/bin'})"
     )

@@ -49,10 +49,14 @@ from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.checkpoint.state.stores import Partition, StoreInventory
 from tidemark.cli.checkpoint.doctor_report import print_diagnosis, print_losses
 from tidemark.cli.checkpoint.housekeep import print_plan as print_housekeeping
-from tidemark.cli.checkpoint.overview import OperatorLine, Overview, SourceLine
-from tidemark.cli.checkpoint.show import print_checkpoint_overview
-from tidemark.cli.checkpoint.take_back_report import Act
-from tidemark.cli.checkpoint.take_back_report import print_plan as print_change
+from tidemark.cli.checkpoint.show import (
+    OperatorLine,
+    Overview,
+    SourceLine,
+    print_checkpoint_overview,
+)
+from tidemark.cli.checkpoint.take_back import Act
+from tidemark.cli.checkpoint.take_back import print_plan as print_change
 from tidemark.cli.console import ReportTable, facts_table, report_console, report_table
 from tidemark.cli.doctor import print_findings
 from tidemark.cli.explain_report import print_story
@@ -68,7 +72,7 @@ from tidemark.cli.report import print_result
 from tidemark.cli.rewind import print_runs
 from tidemark.cli.state.compact import plans_table
 from tidemark.cli.state.read import print_rows
-from tidemark.cli.state.report import print_state
+from tidemark.cli.state.show import print_state
 from tidemark.cli.status_report import print_pipeline, print_status_overview
 from tidemark.cli.trial.report import rows_table
 from tidemark.gold.pins import TableResult

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.job import run_job
+from tidemark.cli.job import run_with_tables
 from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.places import Places
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
@@ -73,13 +72,11 @@ def explain(
         request = AuditRequest(
             pipeline=pipeline,
             settings=settings,
-            run_id=run_id,
-            result=Places(loaded.root, found.name).result(run_id),
             table=table,
             start=story.window_start,
             end=story.window_start + timedelta(microseconds=1),
         )
-        audit = run_job(AuditResult, request, loaded, master)
+        audit = run_with_tables(AuditResult, request, found, loaded, master, run_id)
         story = replace(story, checked=checked_by(audit, story))
     if json:
         print_documents([story_document(story)])

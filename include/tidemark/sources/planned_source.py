@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.sources.following import FollowedChange
 from tidemark.sources.notes import (
     Followed,
     OfBatch,
@@ -116,6 +115,28 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         known = {one.part for one in committed.verdicts}
         new = tuple(one for one in verdicts if one.part not in known)
         return Reading(read, (*committed.verdicts, *new), committed.seen)
+
+
+@dataclass(frozen=True)
+class FollowedChange:
+    """What a source changed of rows that were read: rows that went and rows that came, and what the
+    ingest's next batch reads of it (`streaming/recompute/following.py`).
+
+    `label` says what changed them, for people, and `way_on` what to do where that cannot be
+    followed. `gone`: the keys, as text, of rows that are gone or others now; each of a row that was
+    read, where `were_read`. `came`: those of rows that bronze has none of but what goes. `parts`:
+    the partitions that rows of keys come from, where the kind has some. `new_rows`: what is to
+    stand in the act's folder, for the batch.
+    """
+
+    follows: Followed
+    label: str
+    way_on: str
+    gone: tuple[str, ...]
+    came: tuple[str, ...] = ()
+    were_read: bool = True
+    parts: Mapping[str, int] | None = None
+    new_rows: bytes | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
-from tidemark.checkpoint.reading.missing_stores import missing_stores, partition_count
+from tidemark.checkpoint.reading.missing import missing_stores, partition_count
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 

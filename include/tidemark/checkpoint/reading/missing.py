@@ -1,9 +1,13 @@
-"""Numbers that are missing between others, as ranges: a stray file may have any number."""
+"""What is missing: numbers between others, as ranges, for a stray file may have any number; and
+folders of stores of a stateful operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
+
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
+from tidemark.checkpoint.reading.state_files import StoreId
 
 
 def missing_ranges(present: Iterable[int], first: int, last: int) -> tuple[range, ...]:
@@ -23,3 +27,38 @@ def count_of(ranges: Iterable[range]) -> int:
     """How many numbers some ranges have."""
     # `len` takes no more than a long.
     return sum(max(0, one.stop - one.start) for one in ranges)
+
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+# Each partition is a task in each batch: a query with more of them would never end one.
+_MOST = 100_000
+_DIGITS = 10
+
+
+def partition_count(facts: CheckpointFacts, operator: StatefulOperator) -> int:
+    """How many partitions an operator has: what the offset log records (an offline repartition
+    changes it there), else as many as there are."""
+    recorded = facts.conf.get(_PARTITIONS, "")
+    told = int(recorded[:_DIGITS]) if recorded.isdecimal() else operator.partitions[-1] + 1
+    return min(told, _MOST)
+
+
+def missing_stores(facts: CheckpointFacts, operator: StatefulOperator) -> tuple[StoreId, ...]:
+    """The partitions' stores that have no folder. An operator without keys has only partition 0,
+    whatever the recorded number of partitions."""
+    there = {(store.id.partition, store.id.store) for store in operator.stores}
+    alone = operator.partitions == (0,) and not _has_keys(operator)
+    if facts.version_needed == 0 or not there or alone:
+        return ()
+    return tuple(
+        StoreId(operator.id, partition, store)
+        for partition in range(partition_count(facts, operator))
+        for store in operator.store_names
+        if (partition, store) not in there
+    )
+
+
+def _has_keys(operator: StatefulOperator) -> bool:
+    """Do the schemas say that rows have keys? A limit's key is of the type void."""
+    keys = {column for schema in operator.schemas.values() for column in schema.key}
+    return bool(keys - {"key: void"})

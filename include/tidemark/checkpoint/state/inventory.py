@@ -10,7 +10,7 @@ from tidemark.checkpoint.doctor.state import state_findings
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.log_formats import CommitEntry
-from tidemark.checkpoint.reading.missing_stores import missing_stores
+from tidemark.checkpoint.reading.missing import missing_stores
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after, versions_that_build
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, Provider, Store, StoreId
 from tidemark.checkpoint.reading.state_metadata import StateSchema

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
+from rich.console import Console
 
+from tidemark.checkpoint.doctor.findings import Diagnosis, examples
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.housekeeping.housekeep import check_no_pipeline
 from tidemark.checkpoint.rewind.apply import apply_plan, finish, unfinished
@@ -17,20 +20,14 @@ from tidemark.checkpoint.rewind.named import restore_command, usual_backup
 from tidemark.checkpoint.rewind.plan import ChangePlan, plan_rewind
 from tidemark.checkpoint.rewind.read import CheckpointSnapshot, list_checkpoint, read_for_rewind
 from tidemark.checkpoint.rewind.repair import plan_repair
-from tidemark.checkpoint.rewind.restore import apply_restore, plan_restore
+from tidemark.checkpoint.rewind.restore import RestorePlan, apply_restore, plan_restore
 from tidemark.checkpoint.rewind.sinks import Sink, kind_and_place
-from tidemark.cli.checkpoint.take_back_report import (
-    Act,
-    plan_as_json,
-    print_outcome,
-    print_plan,
-    print_restore,
-    restore_as_json,
-)
+from tidemark.cli.checkpoint.doctor_report import verdict_text
 from tidemark.cli.checkpoint.targets import CheckpointTarget, place_or_pipeline, reached
-from tidemark.cli.console import print_documents, report_console
+from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.options import absolute
 from tidemark.errors import FAILED, SUCCESS, RewindRefused
+from tidemark.pipeline.instants import instant_text
 from tidemark.storage.file_place import FilePlace
 
 
@@ -145,3 +142,158 @@ def _sink(asked: TakeBackRequest) -> Sink | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--sink") from error
     return Sink(kind, reached(absolute(place).rstrip("/"), asked.settings) if place else None)
+
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Act:
+    """Where the backup is or would be, whether the change was begun before, and, once it is done,
+    the verdict on what is there then."""
+
+    backup: str
+    begun: bool
+    verdict: Diagnosis | None = None
+
+
+def print_plan(console: Console, plan: ChangePlan, act: Act) -> None:
+    """Print what would be done, before anything is, and what has to be known."""
+    change = plan.change
+    console.print(f"\n{change.uri}: {_headline(plan, act)}")
+    if plan.nothing:
+        return
+    if plan.refused:
+        _list(console, "refused", plan.refused)
+    if not plan.refused or act.begun:
+        _print_change(console, change, act)
+    _list(console, "to know", plan.notes)
+
+
+def _print_change(console: Console, change: CheckpointChange, act: Act) -> None:
+    table = report_table("files of", ">files", ">bytes", "~first ones")
+    for kind, names in _by_kind(change.removed).items():
+        size = sum(change.listed.get(name, 0) for name in names)
+        shown_first = [name for name in names if not name.endswith(".crc")][:2]
+        table.add_row(kind, f"{len(names):,}", f"{size:,}", ", ".join(shown_first))
+    console.print("goes:")
+    console.print(table)
+    if change.written:
+        console.print(f"written: {', '.join(change.written)}")
+    if act.begun:
+        _print_sink(console, change, "goes back")
+    size = sum(change.listed.values())
+    console.print(f"backup: {act.backup} ({len(change.listed):,} files, {size:,} bytes)")
+
+
+def print_outcome(console: Console, plan: ChangePlan, act: Act) -> None:
+    """Print how a planned change ended, or that it was not begun."""
+    verdict = act.verdict or plan.diagnosis
+    if plan.refused or plan.nothing:
+        return
+    if verdict is not None:
+        console.print(f"verdict afterwards: {verdict_text(verdict)}")
+    if plan.watermark_ms:
+        console.print(f"watermark afterwards: {instant_text(plan.watermark_ms)}")
+    if act.verdict is not None:
+        console.print(f"done: {plan.change.title}")
+        undo = restore_command(plan.change, act.backup)
+        console.print(f"to undo it: `{undo}`")
+    else:
+        console.print(f"nothing was changed: --apply {'finishes' if act.begun else 'does'} it")
+
+
+def print_restore(console: Console, plan: RestorePlan, apply: bool) -> None:
+    """Print what a restore would do, before it is done."""
+    change = plan.change
+    console.print(f"\n{change.uri}: the backup was made before it was {change.title}")
+    if plan.refused:
+        _list(console, "refused", plan.refused)
+    console.print(
+        f"{len(change.listed):,} files would be brought back, and {len(plan.going):,} that were "
+        "not there then would be removed",
+    )
+    _print_sink(console, change, "comes back")
+    if not apply and not plan.refused:
+        console.print("nothing was changed: --apply does it")
+
+
+def _print_sink(console: Console, change: CheckpointChange, goes: str) -> None:
+    if (table := change.table) is not None:
+        version, batch = (
+            (table.version, table.batch) if goes == "goes back" else (table.seen, table.batch_seen)
+        )
+        console.print(
+            f"the table {table.uri} {goes} to what it was at version {version}, with the query's "
+            f"transaction at {batch}",
+        )
+    if (log := change.sink_log) is not None:
+        files = log.removed if goes == "goes back" else log.listed
+        console.print(f"the folder {log.uri} {goes} by {len(files):,} files")
+
+
+def _headline(plan: ChangePlan, act: Act) -> str:
+    if act.begun:
+        return f"it was to be {plan.change.title}, which was begun and not finished"
+    if plan.refused:
+        return f"not {plan.change.title}"
+    return "nothing has to be done" if plan.nothing else f"to be {plan.change.title}"
+
+
+def _list(console: Console, head: str, sentences: Iterable[str]) -> None:
+    every = tuple(sentences)
+    for sentence in every[:_SHOWN]:
+        console.print(f"{head}: {sentence}")
+    if len(every) > _SHOWN:
+        console.print(f"{head}: and {len(every) - _SHOWN} more; --json tells all")
+
+
+def _by_kind(names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        found[name.partition("/")[0]].append(name)
+    return found
+
+
+def plan_as_json(plan: ChangePlan, act: Act) -> dict[str, object]:
+    """The document of a rewind or a repair."""
+    change = plan.change
+    verdict = act.verdict or plan.diagnosis
+    first, count = examples(change.removed)
+    return {
+        "uri": change.uri,
+        "change": change.title,
+        "last_batch": change.last_batch,
+        "refused": plan.refused,
+        "nothing_to_do": plan.nothing,
+        "begun_before": act.begun,
+        "applied": act.verdict is not None,
+        "backup": act.backup,
+        "notes": plan.notes,
+        "removed_files": count,
+        "removed_bytes": sum(change.listed.get(name, 0) for name in change.removed),
+        "removed": first,
+        "written": sorted(change.written),
+        "table": asdict(change.table) if change.table else None,
+        "sink_log": asdict(change.sink_log) if change.sink_log else None,
+        "verdict": str(verdict.verdict) if verdict else None,
+        "next_batch": verdict.batch if verdict else None,
+        "watermark": instant_text(plan.watermark_ms),
+    }
+
+
+def restore_as_json(plan: RestorePlan, applied: bool) -> dict[str, object]:
+    """The document of a restore."""
+    change = plan.change
+    first, count = examples(plan.going)
+    return {
+        "uri": change.uri,
+        "backup": plan.backup,
+        "applied": applied,
+        "refused": plan.refused,
+        "files": len(change.listed),
+        "going": first,
+        "going_files": count,
+        "table": asdict(change.table) if change.table else None,
+        "sink_log": asdict(change.sink_log) if change.sink_log else None,
+    }

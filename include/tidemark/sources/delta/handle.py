@@ -23,7 +23,6 @@ from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import DeltaGap
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
-from tidemark.sources.following import FollowedChange
 from tidemark.sources.notes import (
     Followed,
     FollowedVersions,
@@ -31,7 +30,12 @@ from tidemark.sources.notes import (
     SourceNotes,
     source_notes,
 )
-from tidemark.sources.planned_source import SINCE_BRONZE, Begin, FollowedSourceHandle
+from tidemark.sources.planned_source import (
+    SINCE_BRONZE,
+    Begin,
+    FollowedChange,
+    FollowedSourceHandle,
+)
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,

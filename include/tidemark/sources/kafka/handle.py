@@ -26,7 +26,6 @@ from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_t
 from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.connections import client_options, connection_of, registry_of
-from tidemark.sources.following import FollowedChange
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.offsets import (
@@ -46,7 +45,7 @@ from tidemark.sources.notes import (
     SourceNotes,
     source_notes,
 )
-from tidemark.sources.planned_source import Begin, FollowedSourceHandle
+from tidemark.sources.planned_source import Begin, FollowedChange, FollowedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,

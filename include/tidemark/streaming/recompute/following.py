@@ -52,10 +52,9 @@ from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import release_after, stop_for, unfinished_act
-from tidemark.sources.following import FollowedChange
 from tidemark.sources.kafka.changes import check_in_one_partition
 from tidemark.sources.notes import source_notes, write_source_notes
-from tidemark.sources.planned_source import FollowedSourceHandle
+from tidemark.sources.planned_source import FollowedChange, FollowedSourceHandle
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, of_all, record_judged
