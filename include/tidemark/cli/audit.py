@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Master, asked_pipeline, asks, check_table
 from tidemark.errors import FAILED
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.places import Places
 from tidemark.runs.requests import AuditRequest
 
@@ -27,9 +24,8 @@ def audit(request: AuditRequest, master: Master = "local[*]") -> None:
     found, loaded = asked_pipeline(request.pipeline, request.settings, master)
     check_table(found, request.table)
     check_has_run(found, loaded, "audit")
-    run_id = manual_run_id(datetime.now(UTC), request.kind)
-    outcome = run_with_tables(AuditResult, request, found, loaded, master, run_id)
-    uri = Places(loaded.root, found.name).result(run_id)
+    outcome = run_with_tables(AuditResult, request, found, loaded, master, id_of=request.kind)
+    uri = Places(loaded.root, found.name).result(outcome.run_id)
     end_with(outcome, [*audit_lines(outcome), f"result file: {uri}"])
     if outcome.outcome == "different":
         raise typer.Exit(FAILED)

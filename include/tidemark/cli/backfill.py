@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Master, asked_pipeline, asks, check_table
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.runs.requests import BackfillRequest
 
 
@@ -23,7 +20,6 @@ def backfill(request: BackfillRequest, master: Master = "local[*]") -> None:
     found, loaded = asked_pipeline(request.pipeline, request.settings, master)
     check_table(found, request.table)
     check_has_run(found, loaded, "compute again")
-    run_id = manual_run_id(datetime.now(UTC), request.kind)
     lease = None if request.dry_run else "backfill"
-    outcome = run_with_tables(BackfillResult, request, found, loaded, master, run_id, lease)
+    outcome = run_with_tables(BackfillResult, request, found, loaded, master, lease, request.kind)
     end_with(outcome, backfill_lines(outcome))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +10,6 @@ import typer
 from tidemark.cli.job import run_with_tables
 from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
 from tidemark.errors import FAILED
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
@@ -68,7 +67,6 @@ def explain(
     except NoRowNamed as error:
         raise typer.BadParameter(str(error)) from error
     if check:
-        run_id = manual_run_id(datetime.now(UTC), AuditRequest.kind)
         request = AuditRequest(
             pipeline=pipeline,
             settings=settings,
@@ -76,7 +74,7 @@ def explain(
             start=story.window_start,
             end=story.window_start + timedelta(microseconds=1),
         )
-        audit = run_with_tables(AuditResult, request, found, loaded, master, run_id)
+        audit = run_with_tables(AuditResult, request, found, loaded, master, id_of=request.kind)
         story = replace(story, checked=checked_by(audit, story))
     if json:
         print_documents([story_document(story)])

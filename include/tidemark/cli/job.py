@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tidemark.cli.console import print_documents, print_lines
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.errors import FAILED, RETRY, EngineMissing, ResultUnreadable, StorageUnavailable
+from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import without_loopback
@@ -61,12 +63,14 @@ def run_with_tables(
     pipeline: Pipeline,
     settings: Settings,
     master: str,
-    run_id: str,
     lease: str | None = None,
+    id_of: str = "manual",
     **asked: Any,
 ) -> Result:
     """`run_job` of a job whose result lies with the pipeline's tables. `lease` is what it takes
-    the pipeline's lease for: where that cannot be had, no job is started."""
+    the pipeline's lease for: where that cannot be had, no job is started. `id_of` begins its run
+    id."""
+    run_id = manual_run_id(datetime.now(UTC), id_of)
     if lease:
         # delta-rs, which the other commands do without.
         from tidemark.runs.pipeline_lease import check_lease

@@ -66,7 +66,6 @@ def migrate(
     if not tables:
         print(f"{found.name}: nothing to migrate: no table's query has changed")
     for name in tables:
-        run_id = manual_run_id(datetime.now(UTC))
         request = MigrationRequest(
             pipeline=pipeline,
             table=name,
@@ -77,7 +76,7 @@ def migrate(
             reason=reason,
             by=by,
         )
-        outcome = run_with_tables(MigrationResult, request, found, loaded, master, run_id)
+        outcome = run_with_tables(MigrationResult, request, found, loaded, master)
         end_with(outcome, migration_lines(outcome))
 
 

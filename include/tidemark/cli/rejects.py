@@ -4,7 +4,6 @@ those that come to bronze after all, by a job of Spark's."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +28,6 @@ from tidemark.cli.options import (
     asked_pipeline,
     asks,
 )
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import NO_REASON_TO_REPLAY, ReplayRequest
@@ -161,7 +159,6 @@ def replay(
     if apply and not request.finishes and not (request.reason or "").strip():
         raise typer.BadParameter(NO_REASON_TO_REPLAY)
     check_master(loaded, master, "--master")
-    run_id = manual_run_id(datetime.now(UTC))
     lease, mended = "replay" if apply else None, request.mended and absolute(request.mended)
     outcome = run_with_tables(
         ReplayResult,
@@ -169,7 +166,6 @@ def replay(
         found,
         loaded,
         master,
-        run_id,
         lease,
         dry_run=not apply,
         mended=mended,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Apply, Master, ResultInJson, asked_pipeline, asks
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.runs.requests import NO_REASON, RetractRequest
 
@@ -38,9 +35,8 @@ def retract(
     if apply and not request.finishes and not (request.reason or "").strip():
         raise typer.BadParameter(NO_REASON)
     check_master(loaded, master, "--master")
-    run_id = manual_run_id(datetime.now(UTC))
     lease = "retract" if apply else None
     outcome = run_with_tables(
-        RetractResult, request, found, loaded, master, run_id, lease, dry_run=not apply
+        RetractResult, request, found, loaded, master, lease, dry_run=not apply
     )
     end_with(outcome, retract_lines(outcome), in_json)

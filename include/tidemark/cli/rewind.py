@@ -12,7 +12,6 @@ from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.job import end_with, run_with_tables
 from tidemark.cli.options import Apply, Master, asked_pipeline, asks
 from tidemark.errors import FAILED
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings
@@ -47,8 +46,7 @@ def rewind(
     if request.lacks_reason:
         raise typer.BadParameter(NO_REASON_WITHOUT)
     check_master(loaded, master, "--master")
-    run_id = manual_run_id(datetime.now(UTC))
-    outcome = run_with_tables(RewindResult, request, found, loaded, master, run_id, "rewind")
+    outcome = run_with_tables(RewindResult, request, found, loaded, master, "rewind")
     end_with(outcome, rewind_lines(outcome), in_json)
 
 

@@ -16,7 +16,6 @@ from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_with_tables
 from tidemark.cli.options import asked_pipeline
 from tidemark.errors import SUCCESS
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.storage.warehouse import Warehouse
@@ -37,9 +36,8 @@ def compact_pipeline(request: CompactionRequest, apply: bool, in_json: bool, mas
         _show(planned, in_json)
         check_no_compaction_refused(pipeline.name, planned)
         return SUCCESS
-    run_id = manual_run_id(now, request.kind)
     result = run_with_tables(
-        CompactionResult, request, pipeline, settings, master, run_id, "compaction"
+        CompactionResult, request, pipeline, settings, master, "compaction", request.kind
     )
     _print_result(result, in_json)
     return failure_exit_code(result.error) if result.error else SUCCESS
