@@ -25,6 +25,11 @@ def shown(text: str) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def counted(number: int, what: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 @contextmanager
 def printing_text() -> Iterator[None]:
     """In this block all that Python prints to stdout and stderr is shown as text."""

@@ -17,9 +17,10 @@ from tests.checkpoint.damaged import remove
 from tests.kit.running import SCHEDULED, Place, clicks, quiet, sorted_rows, succeed
 from tests.streaming.kept_state import files_of, last_batch
 from tidemark.runs.pipeline_lease import pipeline_lease
-from tidemark.runs.requests import StateRequest
+from tidemark.runs.requests import CompactionRequest, StateRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.runs.results.state_rows import StateRows
+from tidemark.streaming.jobs.act import JobAct
 from tidemark.streaming.jobs.compact_state import compact_once
 from tidemark.streaming.jobs.read_state import read_once
 
@@ -40,9 +41,10 @@ def run(spark: SparkSession, place: Place, number: int) -> None:
 
 
 def compact(spark: SparkSession, place: Place, every: bool = False) -> CompactionResult:
-    asked = place.run("compaction", STARTED, "compaction")
+    run = place.run("compaction", STARTED, "compaction")
+    asked = CompactionRequest(pipeline=place.name, every=every)
     return compact_once(
-        asked, every, quiet(), STARTED, session=lambda *_: spark, on_lapse=lambda lost: None
+        JobAct(run, asked, quiet(), STARTED, session=lambda *_: spark, on_lapse=lambda lost: None)
     )
 
 

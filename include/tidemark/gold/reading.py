@@ -67,7 +67,7 @@ def dataset(
 
     Stays at the version of gold that it was asked for, until a VACUUM removes that one's files.
     """
-    loaded = settings if isinstance(settings, Settings) else load_settings(_file(settings))
+    loaded = settings if isinstance(settings, Settings) else load_settings(settings)
     check_folder_name(pipeline, "pipeline")
     of, dot, view = table.partition(".")
     check_folder_name(of, "table")
@@ -106,10 +106,6 @@ def _conditions(
 
 def _utc(instant: Instant | None) -> datetime | None:
     return None if instant is None else utc_instant(str(instant))
-
-
-def _file(settings: Path | str | None) -> Path | None:
-    return None if settings is None else Path(settings)
 
 
 def _check_columns(asked: Sequence[str], known: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ def ops(name: str, *, settings: Settings | Path | str | None = None) -> ds.Datas
     `tidemark` finds them. Raises ValueError for another name, GoldNotFound where no pipeline has
     such a table yet, DataDamaged where one of them is broken, RootMissing.
     """
-    loaded = settings if isinstance(settings, Settings) else load_settings(_file(settings))
+    loaded = settings if isinstance(settings, Settings) else load_settings(settings)
     parts = ops_parts(name, loaded)
     found: ds.Dataset = ds.dataset([dataset_of(part.table, part.condition) for part in parts])
     return found
@@ -91,7 +91,3 @@ def _parts(name: str, settings: Settings) -> Iterator[OpsPart]:
 
 def _place(name: str, pipeline: str, settings: Settings) -> OpsPlace:
     return Warehouse.of(pipeline, settings).ops_table(name)
-
-
-def _file(settings: Path | str | None) -> Path | None:
-    return None if settings is None else Path(settings)

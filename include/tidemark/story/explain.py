@@ -78,9 +78,7 @@ def explain(
     default: as the command `tidemark` finds them. Raises GoldNotFound, RowUnclear where several
     rows may be meant, and NoRowNamed, a ValueError, for a time or a key that is none.
     """
-    loaded = settings
-    if not isinstance(loaded, Settings):
-        loaded = load_settings(None if loaded is None else Path(loaded))
+    loaded = settings if isinstance(settings, Settings) else load_settings(settings)
     return story_of(find_pipeline(pipeline, loaded), loaded, table, window, key or {})
 
 

@@ -14,7 +14,7 @@ from tidemark.cli.new.judged import SampleVerdict, judge_sample
 from tidemark.cli.new.pipeline_text import heading, pipeline_text
 from tidemark.cli.new.places import find_files
 from tidemark.cli.new.proposal import Proposal, propose
-from tidemark.cli.new.sample import SourceSample, counted, read_sample
+from tidemark.cli.new.sample import SourceSample, read_sample
 from tidemark.cli.new.tables import sampled_table
 from tidemark.cli.new.topics import sampled_topic
 from tidemark.cli.options import SettingsFile
@@ -24,6 +24,7 @@ from tidemark.pipeline.load import ENDINGS, pipeline_from_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.printed import counted
 from tidemark.storage.files import FileInTheWay, write_bytes
 
 KINDS: dict[str, Callable[[str, Settings, str], SourceSample]] = {

@@ -13,6 +13,7 @@ from tidemark.cli.new.schemas import KnownType, schema_of_files
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.printed import counted
 from tidemark.sources.files.lines import first_lines
 from tidemark.sources.formats.formats import CSV, JSON_DOCUMENT, JSON_LINES, csv_form, format_of
 from tidemark.sources.source import AS_READ, REASON
@@ -163,11 +164,6 @@ def row_of(line: bytes) -> Row | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def counted(number: int, what: str) -> str:
-    """`1 line`, `2,000 lines`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> Row:

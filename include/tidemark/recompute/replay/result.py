@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Literal
 
+from tidemark.printed import counted
 from tidemark.recompute.replay.change import Replay
 from tidemark.storage.result_file import Facts, RunError
 
@@ -64,7 +65,7 @@ def replay_lines(result: ReplayResult) -> Iterator[str]:
     if judged is not None:
         would = "were" if done else "would be"
         yield (
-            f"{result.pipeline}: of {_counted(judged.rejects, 'reject')} {judged.accepted:,} "
+            f"{result.pipeline}: of {counted(judged.rejects, 'reject')} {judged.accepted:,} "
             f"{would} accepted, {sum(judged.staying.values()):,} stay"
         )
         for reason, number in judged.staying.items():
@@ -75,13 +76,9 @@ def replay_lines(result: ReplayResult) -> Iterator[str]:
                     yield f"    {line}{one.id or 'without an id'}: {one.detail or reason}"
     change = result.change
     if done and change is not None:
-        moved = _counted(change.rows, "reject")
+        moved = counted(change.rows, "reject")
         yield f"{moved} went to bronze (the replay {change.id}); the next run brings gold up to it"
     elif result.error is None and judged is not None and not judged.accepted:
         yield "nothing was changed: none is accepted"
     elif result.error is None and result.dry_run:
         yield "nothing was changed: --apply does it"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.gold.pins import Published, TableResult
+from tidemark.printed import counted
 from tidemark.recompute.retract.change import ChangedRows, Retraction
 from tidemark.storage.result_file import Facts, RunError
 
@@ -45,7 +46,7 @@ def retract_lines(result: RetractResult) -> Iterator[str]:
     if change is None:
         return
     done = result.begun and result.error is None
-    rows = f"{change.rows:,} row{'' if change.rows == 1 else 's'} {change.what}"
+    rows = f"{counted(change.rows, 'row')} {change.what}"
     way = "out of bronze, to `retracted`" if change.undoes is None else "back to bronze"
     yield f"{change.pipeline}: {rows} {'went' if done else 'would go'} {way}"
     days = [f"{change.dates[0]}", *([f"{change.dates[-1]}"] if len(change.dates) > 1 else [])]

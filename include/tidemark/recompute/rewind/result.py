@@ -8,6 +8,7 @@ from typing import Literal
 
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
+from tidemark.printed import counted
 from tidemark.recompute.rewind.change import LeftOut, PipelineChange, Reader, TableBack
 from tidemark.storage.result_file import Facts, RunError
 
@@ -61,7 +62,7 @@ def rewind_lines(result: RewindResult) -> Iterator[str]:
     yield from (f"refused: {reason}" for reason in result.refused)
     if result.refused:
         return
-    yield f"  undone: {_many(len(change.undone), 'run')}{_names(change.undone)}"
+    yield f"  undone: {counted(len(change.undone), 'run')}{_names(change.undone)}"
     for name, back in (("bronze", change.bronze), ("rejects", change.rejects)):
         if back.seen != back.version:
             yield f"  {name}: from version {back.seen} to what it was at version {back.version}"
@@ -93,7 +94,7 @@ def _left_out(one: LeftOut) -> str:
         else "it is gone; what comes under its name is read"
     )
     return (
-        f"  without {one.file}: {_many(one.accepted, 'row')} accepted and {one.rejected:,} "
+        f"  without {one.file}: {counted(one.accepted, 'row')} accepted and {one.rejected:,} "
         f"rejected do not come back; {then}"
     )
 
@@ -102,10 +103,6 @@ def _gold_back(back: TableBack | None) -> str:
     if back is None or back.seen == back.version:
         return ""
     return f"gold from version {back.seen} to what it was at version {back.version}, then "
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _names(runs: tuple[str, ...]) -> str:

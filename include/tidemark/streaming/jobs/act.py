@@ -17,7 +17,7 @@ from tidemark.recompute.rewind.result import RewindResult
 from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
-from tidemark.runs.requests import ActRequest
+from tidemark.runs.requests import ActRequest, PipelineRequest
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import ActKind
 from tidemark.storage.lease.halt import halt
@@ -34,7 +34,7 @@ from tidemark.streaming.jobs.entry import (
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession, start_session
 
-Asked = TypeVar("Asked", bound=ActRequest)
+Asked = TypeVar("Asked", bound=PipelineRequest)
 Result = TypeVar("Result", bound=Facts)
 
 
@@ -96,7 +96,7 @@ def result_of(
     told = {
         "pipeline": act.run.pipeline.name,
         "run_id": act.run.run_id,
-        "dry_run": act.asked.dry_run,
+        "dry_run": _is_dry(act.asked),
         "outcome": "failed" if error else "succeeded",
         "started_at": act.started,
         "ended_at": datetime.now(UTC),
@@ -146,7 +146,12 @@ def act_main(
 
     def work(job: Job[Asked]) -> JobOutcome:
         result = once(JobAct(job.run(trigger), request, job.progress, job.started))
-        target = request.result if request.dry_run else job.target
+        target = request.result if _is_dry(request) else job.target
         return JobOutcome(result, target, job_exit_code(result.error), list(lines(result)))
 
     return job_main(request, work, failed)
+
+
+def _is_dry(asked: PipelineRequest) -> bool:
+    """A compaction has no dry run."""
+    return isinstance(asked, ActRequest) and asked.dry_run

@@ -33,6 +33,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.kafka_columns import PARTITION
+from tidemark.printed import counted
 from tidemark.quality.validate import check_none_failed
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.recompute.act_row import act_row
@@ -154,8 +155,9 @@ def finish_following(
     release_after(run.warehouse)
     write_views(run.pipeline.tables, run.warehouse)
     try_to_record_run(run.warehouse.runs, _row(run, change, tables, progress), progress.say)
-    gone = f"{change.rows:,} row{'' if change.rows == 1 else 's'}"
-    progress.say(f"{change.reason}: {gone} went out of bronze, and new ones came")
+    progress.say(
+        f"{change.reason}: {counted(change.rows, 'row')} went out of bronze, and new ones came"
+    )
 
 
 def _planned(
