@@ -13,8 +13,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tests.airflow.test_stream_operator import SUBMIT
-from tidemark.airflow.compact_state import CompactStateOperator
 from tidemark.airflow.job import job_file
+from tidemark.airflow.upkeep import CompactStateOperator
 
 RUN = "scheduled__1"
 SIZE = {"files": 20, "bytes": 900, "changes": 8, "change_bytes": 400, "longest": 4}

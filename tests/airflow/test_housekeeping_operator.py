@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.between_runs import checkpoints_of, upkeep_rows
 from tests.checkpoint.damaged import remove
-from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
+from tidemark.airflow.upkeep import CheckpointHousekeepingOperator
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.pipeline_lease import pipeline_lease

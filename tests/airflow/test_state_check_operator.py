@@ -13,8 +13,7 @@ from tests.airflow.between_runs import checkpoints_of, upkeep_rows
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import remove
 from tests.end_to_end.pages import examples_under, page
-from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
-from tidemark.airflow.state_check import StateCheckOperator
+from tidemark.airflow.upkeep import CheckpointHousekeepingOperator, StateCheckOperator
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.pipeline_lease import pipeline_lease

@@ -9,12 +9,14 @@ from typing import Any
 from airflow.sdk import BaseOperator, XComArg, chain
 
 from tidemark.airflow.assets import asset_of
-from tidemark.airflow.compact_state import CompactStateOperator
-from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.publish import PublishOperator
-from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.airflow.task_docs import TASK_DOCS
+from tidemark.airflow.upkeep import (
+    CheckpointHousekeepingOperator,
+    CompactStateOperator,
+    StateCheckOperator,
+)
 from tidemark.airflow.validate import ValidateOperator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
