@@ -49,14 +49,10 @@ def tell_changed(
     """
     left = []
     for asset in task.outlets:
-        if found := changed.get(_table(asset)):
+        if found := changed.get(asset.name.rpartition("/")[2]):
             context["outlet_events"][asset].extra = _extra(run_id, found)
             left.append(asset)
     task.outlets = left
-
-
-def _table(asset: Asset) -> str:
-    return asset.name.rpartition("/")[2]
 
 
 def _extra(run_id: str, published: Published) -> dict[str, Any]:

@@ -6,7 +6,7 @@ for the range of windows gets it from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -49,15 +49,12 @@ def published_before(
             continue
         is_its = (note.run, note.trigger) == (run_id, trigger)
         if is_its and started_at in (None, note.started_at):
-            found += _published(note)
+            if note.start_ms is not None and note.end_ms is not None:
+                start, end = note.start_ms, note.end_ms
+                found.append(Published(windows=note.windows, start_ms=start, end_ms=end))
         elif not {BACKFILL, MIGRATION} & {trigger, note.trigger}:
             break
     return _together(found)
-
-
-def _published(note: PublishedNote) -> Iterator[Published]:
-    if note.start_ms is not None and note.end_ms is not None:
-        yield Published(windows=note.windows, start_ms=note.start_ms, end_ms=note.end_ms)
 
 
 def _together(found: Sequence[Published]) -> Published | None:

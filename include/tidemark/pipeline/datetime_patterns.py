@@ -107,16 +107,12 @@ def _pieces(pattern: str) -> Iterator[str]:
             text, position = _quoted_text(pattern, position + 1)
             yield f"'{text}"
         elif character.isascii() and character.isalpha():
-            run = next(_runs(pattern[position:]))
+            run = next("".join(run) for _, run in groupby(pattern[position:]))
             position += len(run)
             yield run
         else:
             position += 1
             yield character if character in "[]" else f"'{character}"
-
-
-def _runs(text: str) -> Iterator[str]:
-    return ("".join(run) for _, run in groupby(text))
 
 
 def _quoted_text(pattern: str, start: int) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.operators.operator import Operator, changes_of
@@ -56,8 +56,5 @@ def _identity(
 ) -> Mapping[str, str] | None:
     found = {name: renamed.get(name, name) for name in new.identity}
     same_rows = not any(True for _ in changes_of(former, "", new.table))
-    return found if same_rows and _same(found.values(), former.identity) else None
-
-
-def _same(one: Iterable[str], other: Iterable[str]) -> bool:
-    return sorted(one) == sorted(other)
+    is_same = same_rows and sorted(found.values()) == sorted(former.identity)
+    return found if is_same else None

@@ -136,7 +136,7 @@ def windows_given(joined: JoinIn, asked: pa.Table) -> pa.Table:
     starts = {epoch_us(start) for start in window_starts(asked)}
     if not starts:
         return joined.empty()
-    spans = _joined([(start, start + joined.length - 1) for start in sorted(starts)])
+    spans = [*_joining([(start, start + joined.length - 1) for start in sorted(starts)])]
     with duckdb_in_utc() as connection:
         connection.register("asked", asked)
         same = "".join(f' AND q."{key}" IS NOT DISTINCT FROM w."{key}"' for key in joined.keys)
@@ -210,12 +210,8 @@ def _windows(
     return pa.table(found).rename_columns(schema.names).cast(schema)
 
 
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in their order, those that touch as one."""
-    return list(_joining(spans))
-
-
 def _joining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Spans in their order, those that touch as one."""
     first, last = spans[0]
     for one, two in spans[1:]:
         if one > last + 1:

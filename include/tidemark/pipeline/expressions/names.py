@@ -93,12 +93,9 @@ def function_faults(tokens: list[Token]) -> Iterator[Fault]:
             if reason := function_refusal(name):
                 yield Fault(token.start, f"{name} {reason}")
         elif name not in SYNTAX:
-            near = nearest(name, _offered())
+            offered = [one for one in spark_functions() if function_refusal(one) is None]
+            near = nearest(name, offered)
             yield Fault(token.start, f"calls `{token.text}`, which Spark does not have", near)
-
-
-def _offered() -> list[str]:
-    return [name for name in spark_functions() if function_refusal(name) is None]
 
 
 def clock_faults(root: exp.Expr) -> Iterator[Fault]:

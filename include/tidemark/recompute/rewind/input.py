@@ -164,15 +164,12 @@ def files_read(checkpoint: Checkpoint) -> frozenset[str]:
     batches come again behind a rewind. None of another source."""
     last = checkpoint.last_batch("offsets")
     texts = [] if last is None else checkpoint.offsets(last).sources
-    if last is None or not any(text and _is_of_files(text) for text in texts):
+    found = (source_offset(text) for text in texts if text)
+    if last is None or not any(isinstance(one, FileOffset) for one in found):
         return frozenset()
     end = checkpoint.log_offset(last)
     lists = (checkpoint.listed_files(name) for name in log_lists(checkpoint))
     return frozenset(one.uri for files in lists for one in files if one.batch <= end)
-
-
-def _is_of_files(text: str) -> bool:
-    return isinstance(source_offset(text), FileOffset)
 
 
 def notes_text(ingest: Checkpoint) -> str | None:

@@ -121,8 +121,8 @@ class DeltaPart:
         """Is the other one part of it?"""
         if self.file:
             return self == other
-        first, last = self.version, self._end
-        return first <= other.version and (last is None or _is_up_to(other._end, last))
+        last, end = self._end, other._end
+        return self.version <= other.version and (last is None or (end is not None and end <= last))
 
     @property
     def _end(self) -> int | None:
@@ -130,7 +130,3 @@ class DeltaPart:
         if self.is_open:
             return None
         return self.version if self.last is None else self.last
-
-
-def _is_up_to(end: int | None, last: int) -> bool:
-    return end is not None and end <= last

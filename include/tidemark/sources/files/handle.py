@@ -76,7 +76,8 @@ def passed_over(source: SourceFiles, options: Options, places: Sequence[str]) ->
 
 
 def _why(source: SourceFiles, options: Options, places: Sequence[str]) -> str:
-    if source.recursive and not has_pattern(source.folder) and _is_of_a_sink(source, options):
+    is_a_tree = source.recursive and not has_pattern(source.folder)
+    if is_a_tree and _SINK_LOG in list_folder(source.folder, options):
         return (
             f"A Spark job writes to {source.folder} and keeps a log there, {_SINK_LOG}: of such a "
             "folder the engine reads the files that this log has, and no other. Move the others "
@@ -89,10 +90,6 @@ def _why(source: SourceFiles, options: Options, places: Sequence[str]) -> str:
             "LC_ALL=C.UTF-8."
         )
     return "Why is not known. Land them again under other names, and report it."
-
-
-def _is_of_a_sink(source: SourceFiles, options: Options) -> bool:
-    return _SINK_LOG in list_folder(source.folder, options)
 
 
 @dataclass(frozen=True)

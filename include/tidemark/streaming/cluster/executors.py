@@ -106,13 +106,9 @@ def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
             spark.sparkContext.cancelJobGroup(group)
         raise ClusterBusy(_busy(spark, seconds)) from None
     except (PySparkException, Py4JError) as error:
-        if not _is_stopped(spark):
+        if not spark.sparkContext._jsc.sc().isStopped():
             raise
         raise master_gone(spark.sparkContext.master) from error
-
-
-def _is_stopped(spark: SparkSession) -> bool:
-    return bool(spark.sparkContext._jsc.sc().isStopped())
 
 
 def _busy(spark: SparkSession, seconds: int) -> str:

@@ -59,14 +59,11 @@ def look_at_engine(settings: Settings, progress: Progress) -> EngineResult:
 def _facts(spark: SparkSession) -> list[str]:
     master = spark.conf.get("spark.master") or ""
     context = spark.sparkContext
-    facts = [f"Spark {spark.version}, master {master}, driver at {_driver(spark)}"]
+    driver = spark.conf.get("spark.driver.host") or "an unknown address"
+    facts = [f"Spark {spark.version}, master {master}, driver at {driver}"]
     if not is_local_master(master):
         facts.append(f"{context.defaultParallelism} cores; jars, Python and Tidemark as here")
     return facts
-
-
-def _driver(spark: SparkSession) -> str:
-    return spark.conf.get("spark.driver.host") or "an unknown address"
 
 
 def _write_and_read(spark: SparkSession, settings: Settings) -> None:

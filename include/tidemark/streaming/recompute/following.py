@@ -19,7 +19,7 @@ Killed anywhere after 2, the next run finishes what the plan says. Gold is as it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,13 +86,9 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class _Begun:
-    """An act that is begun, and the windows of each table without the rows, where they are known:
-    an act that was begun before knows none."""
-
-    change: Retraction
-    computed: Mapping[str, Computed] = field(default_factory=dict)
+# An act that is begun, and the windows of each table without the rows, where they are known: an act
+# that was begun before knows none.
+_Begun = tuple[Retraction, Mapping[str, Computed]]
 
 
 def follow_source(
@@ -109,12 +105,12 @@ def follow_source(
     if not isinstance(source, FollowedSourceHandle):
         return False
     if unfinished is not None:
-        begun = _Begun(read_retraction(unfinished.folder(run.warehouse)))
-    elif (planned := _planned(spark, run, source, progress, now)) is not None:
-        begun = planned
+        begun: _Begun | None = read_retraction(unfinished.folder(run.warehouse)), {}
     else:
+        begun = _planned(spark, run, source, progress, now)
+    if begun is None:
         return False
-    change, computed = begun.change, begun.computed
+    change, computed = begun
     _note(run, change)
     if change.rows:
         with progress.stage("move rows"), progress.tasks_of(spark):
@@ -188,9 +184,10 @@ def _planned(
     with progress.stage("compare"):
         found = change_of_act(planned)
     with progress.stage("find rows"), progress.tasks_of(spark):
-        rows, missing = _rows_of(spark, run, found, bronze.version())
-    if rows is not None:
-        check_not_frozen(run, rows.hits.first)
+        condition, hits, missing = _rows_of(spark, run, found, bronze.version())
+    if hits is not None:
+        check_not_frozen(run, hits.first)
+    went = hits or Hits(rows=0, first=now, dates=())
     change = Retraction(
         id=planned,
         run_id=f"follow__{planned}",
@@ -199,39 +196,33 @@ def _planned(
         by=_BY,
         reason=f"{found.label} changed rows",
         what=f"of {found.label}",
-        condition="false" if rows is None else rows.asked.condition,
+        condition=condition,
         bronze=bronze.version(),
-        rows=0 if rows is None else rows.hits.rows,
-        dates=() if rows is None else rows.hits.dates,
-        files=() if rows is None else rows.hits.files,
-        staying=0 if rows is None else rows.hits.staying,
+        rows=went.rows,
+        dates=went.dates,
+        files=went.files,
+        staying=went.staying,
         # Rows that only came are to queries what any rows are that come.
-        tables=() if rows is None else tables,
+        tables=() if hits is None else tables,
         follows=found.follows,
         missing=missing,
     )
     computed = {}
     for one in change.tables:
-        assert rows is not None
         with progress.stage(f"{one.table} without them"), progress.tasks_of(spark):
-            left_out = RowsLeftOut(change.condition, rows.hits.held)
+            left_out = RowsLeftOut(condition, went.held)
             computed[one.table] = compute_without(spark, run, one.table, left_out)
     keep_change(change, run.warehouse, found.new_rows)
     stop_for(run.warehouse, act_of(change))
-    return _Begun(change, computed)
-
-
-@dataclass(frozen=True)
-class _RowsThatWent:
-    asked: AskedRows
-    hits: Hits
+    return change, computed
 
 
 def _rows_of(
     spark: SparkSession, run: Run, found: FollowedChange, version: int
-) -> tuple[_RowsThatWent | None, tuple[str, ...]]:
-    """The rows of bronze that went, None where it has none of them; and the keys of those that were
-    read and that it does not have. RetractionRefused where bronze does not say which they are."""
+) -> tuple[str, Hits | None, tuple[str, ...]]:
+    """The rows of bronze that went, by a condition, None where it has none of them; and the keys of
+    those that were read and that it does not have. RetractionRefused where bronze does not say
+    which they are."""
     key = run.pipeline.source.followed_key
     in_bronze = bronze_at(spark, run, version)
     text = F.col(f"`{key}`").cast("string").alias("_key")
@@ -254,13 +245,13 @@ def _rows_of(
             "(advanced.max_messages_per_batch)."
         )
     if not there:
-        return None, missing
+        return "false", None, missing
     listed = ", ".join(map(literal, there))
     condition = f"CAST(`{key}` AS STRING) IN ({listed})"
     if found.parts is not None:
         _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
     asked = AskedRows(f"of {found.label}", condition)
-    return _RowsThatWent(asked, hits_of(spark, run, asked, version)), missing
+    return condition, hits_of(spark, run, asked, version), missing
 
 
 def _check_parts(rows: DataFrame, parts: Mapping[str, int]) -> None:
