@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.kit.running import clicks
-from tidemark.airflow.describe import describe
+from tidemark.airflow.dags import describe
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
 

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from tests.kit.running import Place, succeed
 from tidemark.airflow.assets import asset_of
-from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
+from tidemark.airflow.validate import PublishOperator
 from tidemark.pipeline.places import Places
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result

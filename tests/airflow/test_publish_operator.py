@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import RUN, SUCCEEDED
 from tidemark.airflow.assets import asset_of, tell_changed
-from tidemark.airflow.publish import PublishOperator
+from tidemark.airflow.validate import PublishOperator
 from tidemark.pipeline.places import Places
 from tidemark.runs.results.result import RunResult
 

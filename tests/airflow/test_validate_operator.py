@@ -13,8 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
-from tidemark.airflow.publish import PublishOperator
-from tidemark.airflow.validate import ValidateOperator
+from tidemark.airflow.validate import PublishOperator, ValidateOperator
 
 Task = Callable[..., Any]
 EXPECTED = {"ExpectTableRowCountToBeBetween": {"min_value": 1}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.streaming.duplicate_rows import FILE, JUDGED, unique_source
-from tidemark.streaming.ingest.accepted_before import dates_within
+from tidemark.streaming.ingest.spark_rows import dates_within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def dates_read(
     from pyspark.sql import functions as F
 
     from tidemark.streaming.ingest import duplicates as d
-    from tidemark.streaming.ingest.accepted_before import accepted_before
+    from tidemark.streaming.ingest.spark_rows import accepted_before
 
     source = unique_source("1 day")
     assert source.unique is not None

@@ -9,7 +9,6 @@ from typing import Any
 from airflow.sdk import BaseOperator, XComArg, chain
 
 from tidemark.airflow.assets import asset_of
-from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.upkeep import (
@@ -17,7 +16,7 @@ from tidemark.airflow.upkeep import (
     CompactStateOperator,
     StateCheckOperator,
 )
-from tidemark.airflow.validate import ValidateOperator
+from tidemark.airflow.validate import PublishOperator, ValidateOperator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings

@@ -7,7 +7,7 @@
 | detached | open episodes that a late row touched | a row of cause `apart` | they are closed |
 
 A failing row is the stream's own. The other two change only by being computed again from bronze:
-`gold/failing.py`, `gold/detached.py`. Counted and found without Spark.
+`gold/failing.py`, `gold/to_compute.py`. Counted and found without Spark.
 """
 
 from __future__ import annotations

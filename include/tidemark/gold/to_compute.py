@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tidemark.gold.detached import detached_rows, to_note
 from tidemark.gold.excluded import Excluded
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.looked_up import touched_by_lookups
@@ -25,11 +26,12 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import NOT_OF_GOLD
+from tidemark.operators.repaired import APART, NOT_OF_GOLD
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.distinct_rows import distinct_rows
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -70,7 +72,7 @@ class Frontiers:
 class ToCompute:
     """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
     query over others, `opened` what is open: all as `Touched.closed`. `detached`: what is to be
-    noted as such (`gold/detached.py`); None: nothing. `looked_up`: what lookups touch besides."""
+    noted as such (`detached_rows`); None: nothing. `looked_up`: what lookups touch besides."""
 
     batches: tuple[BatchCounts, ...]
     rows: pa.Table
@@ -294,3 +296,42 @@ def _differing(in_bronze: BronzeRows, emitted_to_ms: int) -> str:
             NOT _equal AND (_near > 0 OR window_end <= {time_literal(emitted_to_ms)})
         )
     """
+
+
+def detached_rows(
+    changes: DeltaTable, operator: Operator, generation: int, after_ms: int
+) -> pa.Table:
+    """Rows that are detached from the stream: what is noted as such in a generation and ends after
+    this, where it was noted, in the columns of `Operator.located`. Files without such a row are
+    left out by their statistics.
+
+    They are open ones of which the stream's state is not what bronze gives. Where an operator keeps
+    on from a state that lacks a late row (`Traits.detaches_rows`), nothing that it emits of that
+    row of gold is right, and what it does not emit is not to be seen. So `changes` has a row of
+    cause `apart` of each that a late row touched while it was open, before the publish that takes
+    the late row along: from then on each run computes it from bronze, until it is closed. One that
+    grows or merges is noted again. Such a row says nothing of gold, as one of cause `failed`. A
+    later generation's query reads the late rows with all others, so that nothing of it is detached.
+    """
+    names = list(operator.located)
+    if not operator.traits.detaches_rows:
+        return schema_of(changes).empty_table().select(names)
+    found: Any = dataset_of(changes, f"cause = '{APART}'")
+    noted = (ds.field("cause") == APART) & (ds.field("generation") == generation)
+    rows = found.to_table(
+        columns=names, filter=noted & (ds.field("window_end") > instant_of(after_ms))
+    )
+    return distinct_rows(pa.table(rows))
+
+
+def to_note(found: pa.Table, noted: pa.Table, operator: Operator, closed_ms: int) -> pa.Table:
+    """Of what bronze gives, what is open behind this frontier and not noted as it is."""
+    names = listed(operator.located)
+    same = " AND ".join(f'f."{name}" IS NOT DISTINCT FROM n."{name}"' for name in operator.located)
+    with duckdb_in_utc() as connection:
+        connection.register("found", found.filter(ds.field("window_end") > instant_of(closed_ms)))
+        connection.register("noted", noted)
+        rows = connection.sql(
+            f'SELECT DISTINCT {names}, "rows" FROM found f ANTI JOIN noted n ON {same}'
+        ).to_arrow_table()
+    return pa.table(rows).cast(found.select([*operator.located, "rows"]).schema)

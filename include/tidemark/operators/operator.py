@@ -82,7 +82,7 @@ class Traits:
     against bronze (`BronzeRows.ending`), and no open row ever stands in gold. `detaches_rows`, only
     where `checks_emitted`: is what the query emits of an open row wrong, or lacking, once a late
     row touched it? Then that is detached from what the query emits, until it is closed
-    (`gold/detached.py`).
+    (`gold/to_compute.py`).
 
     `sets_aside`: can what fails its query be left out of it? `fails_queries`: can one row that
     fails keep others from being computed, so that it has to be computed alone? `fails_again`: can a

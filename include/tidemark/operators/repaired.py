@@ -17,7 +17,7 @@ LOOKUP = "lookup"
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
 FAILED = "failed"
-# The cause of one by which a row is detached from the stream (`gold/detached.py`).
+# The cause of one by which a row is detached from the stream (`gold/to_compute.py`).
 APART = "apart"
 # The causes of rows that say nothing of gold.
 NOT_OF_GOLD = (FAILED, APART)

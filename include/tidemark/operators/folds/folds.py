@@ -11,7 +11,7 @@ closed up to the watermark itself, and nothing is emitted that is not.
 
 The engine drops a row that is late by itself though its episode is open, and folds on without it.
 Of what it emits of such an episode later nothing is right, and what it does not emit nobody could
-see. So an open episode that a late row touches is *detached* from then on (`gold/detached.py`):
+see. So an open episode that a late row touches is *detached* from then on (`gold/to_compute.py`):
 until it has ended, each run computes it from bronze. All else that the engine emits is held against
 bronze, by each output's episode and the number of rows up to its time; so what it is folded of is
 the same.
