@@ -30,7 +30,7 @@ from tidemark.errors import MigrationRefused
 from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.pipeline.column_types import is_wider, same_type
 from tidemark.recompute.migration_result import migration_lines
-from tidemark.recompute.rewind.request import planned
+from tidemark.recompute.rewind.plan import planned
 from tidemark.recompute.table_change import changed_tables
 from tidemark.runs.contract.recorded import column_types
 from tidemark.runs.losses import find_losses

@@ -52,7 +52,7 @@ def rewind(
 
 def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
-    from tidemark.recompute.rewind.request import planned
+    from tidemark.recompute.rewind.plan import planned
     from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 
     if asked.finishes:

@@ -4,7 +4,7 @@ A measure that fails when it is evaluated (a division by a sum that is zero) fai
 long as its rows are as they are, and the stream itself says so in `changes`. One that fails before
 that, on a row or when a sum overflows, would fail the whole query: such a window is *excluded*.
 The stream leaves it out from the batch on that would have failed, and from then on it changes only
-by being computed again from bronze (`streaming/run/exclude_failing.py`, `repair.py`). The row of
+by being computed again from bronze (`streaming/run/steps.py`, `repair.py`). The row of
 cause `failed` says that and no more: what becomes of gold, the repair's row does.
 """
 

@@ -14,7 +14,7 @@ from tests.kit.running import sorted_rows, succeed
 from tests.sources.contract.worlds import WORLDS, Files, Topics, World
 from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
-from tidemark.recompute.rewind.request import planned
+from tidemark.recompute.rewind.plan import planned
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.requests import RewindRequest
 

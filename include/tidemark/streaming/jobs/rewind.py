@@ -26,12 +26,12 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
 from tidemark.recompute.rewind.apply import keep_backup, left_to_begin, prove, take_back
 from tidemark.recompute.rewind.change import PipelineChange, Reader, read_change
+from tidemark.recompute.rewind.plan import is_of, planned
 from tidemark.recompute.rewind.record import (
     changed_by_rewind,
     record_rewind,
     settle_lines,
 )
-from tidemark.recompute.rewind.request import is_of, planned
 from tidemark.recompute.rewind.result import LeftReader, RewindResult, rewind_lines
 from tidemark.runs.generations import REWIND
 from tidemark.runs.reads_others import note_as_reader
