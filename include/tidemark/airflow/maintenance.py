@@ -52,7 +52,10 @@ class MaintenanceOperator(PipelineOperator):
             for plan in plans:
                 self._tell(plan)
             check_no_maintenance_refused(pipeline.name, plans)
-        return {plan.name: _summary(plan) for plan in plans}
+        return {
+            plan.name: {"refused": plan.refused} | {str(one.work): one.going for one in plan.parts}
+            for plan in plans
+        }
 
     def _tell(self, plan: MaintenancePlan) -> None:
         if plan.refused:
@@ -68,13 +71,6 @@ class MaintenanceOperator(PipelineOperator):
                 part.size,
                 part.reason,
             )
-
-
-def _summary(plan: MaintenancePlan) -> dict[str, Any]:
-    return {
-        "refused": plan.refused,
-        **{str(part.work): part.going for part in plan.parts},
-    }
 
 
 def maintenance_dag(

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile, asked_acceptance
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.settings import load_settings
-from tidemark.runs.acceptance import acceptance, check_may
 
 
 def accept(
@@ -46,13 +44,7 @@ def accept(
     right all the same. And it is a change of the file that drops rows of bronze or gives a derived
     column a second meaning: the next run takes it. Safe to repeat.
     """
-    try:
-        given = acceptance(reason is not None, reason, by)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    loaded = load_settings(settings)
-    if given:
-        check_may(loaded, "accept", given.by)
+    given, loaded = asked_acceptance(reason is not None, reason, by, settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
     from tidemark.runs.contract.accept import changes_to_accept

@@ -18,6 +18,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
+from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
 from tidemark.runs.requests import Instant, PipelineRequest, fault_of, flags
 
 PipelineName = Annotated[
@@ -49,6 +50,20 @@ def asked_pipeline(
     if master is not None:
         check_master(loaded, master, "--master")
     return found, loaded
+
+
+def asked_acceptance(
+    accept: bool, reason: str | None, by: str | None, settings: Path | None
+) -> tuple[CheckOverride | None, Settings]:
+    """Who accepts, and why, where that is asked; and the settings, which have to allow it."""
+    try:
+        given = acceptance(accept, reason, by)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    loaded = load_settings(settings)
+    if given:
+        check_may(loaded, "accept", given.by)
+    return given, loaded
 
 
 def absolute(place: str) -> str:

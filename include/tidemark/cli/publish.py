@@ -9,12 +9,10 @@ import typer
 
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import validated
-from tidemark.cli.options import PipelineName, SettingsFile, absolute
+from tidemark.cli.options import PipelineName, SettingsFile, absolute, asked_acceptance
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.settings import load_settings
 from tidemark.quality.verdicts import verdict_line
-from tidemark.runs.acceptance import acceptance, check_may
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
@@ -54,13 +52,7 @@ def publish(
     With --accept the checks that failed when the run was validated are overridden, and that is
     recorded. Safe to repeat: what is published already is left alone. Exits as `tidemark run` does.
     """
-    try:
-        accepted = acceptance(accept, reason, by)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    loaded = load_settings(settings)
-    if accepted:
-        check_may(loaded, "accept", accepted.by)
+    accepted, loaded = asked_acceptance(accept, reason, by, settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures

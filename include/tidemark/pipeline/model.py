@@ -122,10 +122,6 @@ def _python_class(text: str) -> str:
     return text
 
 
-def _emitted_type(text: str) -> str:
-    return emitted_type(text)
-
-
 def _schedule(text: str) -> str:
     schedules.check_schedule(text)
     return text
@@ -1234,7 +1230,7 @@ class Fold(_Model):
         default=(),
         description="Columns by which rows of one event time are ordered, before all others",
     )
-    emits: dict[ColumnName, Annotated[str, AfterValidator(_emitted_type)]] = Field(
+    emits: dict[ColumnName, Annotated[str, AfterValidator(emitted_type)]] = Field(
         min_length=1, description="What an output has, as columns with their types"
     )
 

@@ -102,8 +102,6 @@ def release_lease(
     options: Options,
     on_takeover: Fence,
     force: bool = False,
-    on_lapse: OnLapse = halt,
-    now: Clock = utc_now,
 ) -> Lease | None:
     """Release the lease in the place of its owner; None where there was nothing to release.
 
@@ -115,9 +113,9 @@ def release_lease(
     if _is_free(files, force):
         return None
     if force:
-        lease = take_by_force(files, holder, SECONDS, on_lapse, now)
+        lease = take_by_force(files, holder, SECONDS, halt, utc_now)
     else:
-        lease = take(files, holder, SECONDS, _ENDING_NOTHING, on_lapse, now)
+        lease = take(files, holder, SECONDS, _ENDING_NOTHING, halt, utc_now)
     with _kept(lease, on_takeover):
         return lease
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidemark.storage.delta.broken_ops import set_broken_aside
+from tidemark.runs.repair_ops import set_broken_aside
 from tidemark.storage.delta.place import TablePlace
 
 NOW = datetime(2026, 7, 1, 12, 30, tzinfo=UTC)
