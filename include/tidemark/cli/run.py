@@ -24,15 +24,14 @@ from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import published
 from tidemark.cli.job import run_job
 from tidemark.cli.many import Many, in_folder, run_many
-from tidemark.cli.options import Master, SettingsFile, absolute, asked_pipeline, instant
+from tidemark.cli.options import Master, SettingsFile, absolute, instant
 from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
-from tidemark.pipeline.places import Places
+from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.runs.acceptance import this_user
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.new_input import new_input_bytes
@@ -108,10 +107,7 @@ def run(
             param_hint="'PIPELINE'",
         )
     started = datetime.now(UTC)
-    if len(names) == 1:
-        _run_one(names[0], settings, run_id, started, scheduled_time, hold, master, result)
-        return
-    if result:
+    if len(names) != 1 and result:
         raise typer.BadParameter(
             "names the place of one result; of several pipelines each has its own, with its tables",
             param_hint="'--result'",
@@ -126,21 +122,16 @@ def run(
         hold=hold,
         master=master,
     )
+    if len(names) == 1:
+        _run_one(names[0], many, result)
+        return
     asked = in_folder(folder or loaded.pipelines_folder) if from_folder else names
     run_many(many, asked, only_due=due)
 
 
-def _run_one(
-    pipeline: str,
-    settings: Path | None,
-    run_id: str | None,
-    started: datetime,
-    scheduled_time: datetime | None,
-    hold: bool,
-    master: str,
-    result: str | None,
-) -> None:
-    found, loaded = asked_pipeline(pipeline, settings)
+def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
+    settings, run_id, hold = asked.settings, asked.run_id, asked.hold
+    found = find_pipeline(pipeline, settings)
     leave_pandas_out_of_a_run(found)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.runs.preflight import SparkNeeded
@@ -148,33 +139,32 @@ def _run_one(
     from tidemark.runs.without_spark import run_without_spark
     from tidemark.storage.delta.place import shared_handles
 
-    check_master(loaded, master, "--master")
+    check_master(settings, asked.master, "--master")
     # A job would leave its result in the folder below a missing mount.
-    check_root(loaded)
-    run_id = run_id or manual_run_id(started)
-    uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
-    named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
-    by = this_user()
-    asked = Run(found, loaded, run_id, epoch_ms(scheduled_time or started), by=by)
+    check_root(settings)
+    uri = absolute(result) if result else asked.result(found.name)
+    file = asked.settings_file
+    run = Run(found, settings, run_id, epoch_ms(asked.stands_for), by=asked.by)
     with shared_handles():
-        outcome = run_without_spark(asked, started, uri)
+        outcome = run_without_spark(run, asked.started, uri)
         if isinstance(outcome, SparkNeeded):
             print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
             request = StreamRequest(
                 pipeline=pipeline,
-                settings=settings,
+                settings=file,
                 run_id=run_id,
                 result=uri,
                 hold=True,
-                scheduled_time=scheduled_time,
-                by=by,
+                scheduled_time=asked.scheduled_time,
+                by=asked.by,
             )
-            variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
-            outcome = run_job(RunResult, request, loaded, master, variables)
+            variables = partial(jvm_variables, input_bytes=new_input_bytes(found, settings))
+            outcome = run_job(RunResult, request, settings, asked.master, variables)
         if outcome.error is None and not hold:
-            outcome = published(found, outcome, uri, loaded)
+            outcome = published(found, outcome, uri, settings)
     print_result(outcome, uri)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
     if hold:
+        named = [pipeline, "--result", uri, *(["--settings", str(file)] if file else [])]
         print(f"To publish it:\n  {shlex.join(['tidemark', 'publish', *named])}")
