@@ -31,8 +31,7 @@ from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
-from tidemark.storage.distinct_rows import distinct_rows
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import distinct_rows, duckdb_in_utc
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ def value_reader(kind: Kind) -> ReadValue:
     """
     match kind:
         case SimpleKind():
-            if kind.name in INTEGER_BITS:
-                return _whole(INTEGER_BITS[kind.name])
+            if bits := INTEGER_BITS.get(kind.name):
+                return _of_number(lambda text: whole_number(text, bits))
             return _SIMPLE[kind.name]
         case DecimalKind():
             return _decimal(kind)
@@ -155,10 +155,6 @@ def _of(kind: type, read: Callable[[Any], Any]) -> ReadValue:
         return WRONG if value is None else value
 
     return read_part
-
-
-def _whole(bits: int) -> ReadValue:
-    return _of_number(lambda text: whole_number(text, bits))
 
 
 _SIMPLE: dict[str, ReadValue] = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Generic, TypeVar
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.sources.notes import (
@@ -17,10 +17,22 @@ from tidemark.sources.notes import (
     source_notes,
     write_source_notes,
 )
-from tidemark.sources.position import Planned, Position, batch_offset, position_of
 from tidemark.sources.source import LossAcceptance, LostInput, PartVerdict, Reading, SourceHandle
 
 SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
+Planned = TypeVar("Planned")
+# What an offset says, of its text and its file; CheckpointUnreadable where it is none of ours.
+OffsetOf = Callable[[str, str], Planned]
+
+
+@dataclass(frozen=True)
+class Position(Generic[Planned]):
+    """The last batch that was planned, and its offset; `is_pending`: it is not committed, and runs
+    again. No batch yet: `batch` is -1, and `offset` None or where the first one begins."""
+
+    batch: int = -1
+    offset: Planned | None = None
+    is_pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,3 +164,19 @@ class FollowedSourceHandle(PlannedSourceHandle[Planned]):
     @abstractmethod
     def has_followed(self, ingest: Checkpoint, followed: Followed) -> bool:
         """Is what an act follows read and committed?"""
+
+
+def position_of(ingest: Checkpoint, offset_of: OffsetOf[Planned]) -> Position[Planned]:
+    """Read from the checkpoint; raises CheckpointUnreadable."""
+    last = ingest.last_batch("offsets")
+    if last is None:
+        return Position()
+    committed = ingest.last_batch("commits")
+    offset = batch_offset(ingest, last, offset_of)
+    return Position(last, offset, committed is None or committed < last)
+
+
+def batch_offset(ingest: Checkpoint, batch: int, offset_of: OffsetOf[Planned]) -> Planned:
+    """The offset of a batch, as it was planned."""
+    (text,) = ingest.offsets(batch).sources
+    return offset_of(text or "", f"{ingest.uri}/offsets/{batch}")

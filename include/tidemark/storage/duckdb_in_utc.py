@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import duckdb
+import pyarrow as pa
 
 _INTERRUPTED = "Query interrupted"
 
@@ -62,3 +63,12 @@ os.register_at_fork(before=_database.cache_clear)
 # A thread that lives on at the end keeps the connection from being freed, and DuckDB's bindings
 # would tell of that in forty lines.
 atexit.register(_database.cache_clear)
+
+
+def distinct_rows(rows: pa.Table) -> pa.Table:
+    """The rows, in no order, without those that equal another one; null equals null. Whatever the
+    types of the columns: pyarrow groups by no nested ones."""
+    with duckdb_in_utc() as connection:
+        connection.register("given", rows)
+        found = connection.sql("SELECT DISTINCT * FROM given").to_arrow_table()
+    return pa.table(found).cast(rows.schema)

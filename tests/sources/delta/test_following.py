@@ -27,7 +27,7 @@ from tidemark.sources.delta.offsets import Offset
 from tidemark.sources.delta.planning import followed_offset, has_changes, unless_changed
 from tidemark.sources.delta.table import SourceTable, open_table
 from tidemark.sources.notes import FollowedVersions
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 
 Held = dict[int | None, str]
 

@@ -23,7 +23,7 @@ from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
 from tidemark.sources.delta.planning import first_offset, lost_parts
 from tidemark.sources.delta.table import SourceTable, open_table
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 
 TIME = pa.timestamp("us", "UTC")
 

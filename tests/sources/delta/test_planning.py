@@ -31,7 +31,7 @@ from tidemark.sources.delta.planning import (
 )
 from tidemark.sources.delta.table import open_table
 from tidemark.sources.notes import AcceptedLoss
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 
 
 def append(uri: str, *numbers: int, **options: Any) -> None:

@@ -20,7 +20,7 @@ from tidemark.sources.kafka.offsets import OffsetRange, TopicOffset, offset_text
 from tidemark.sources.kafka.planning import followed_offset, is_read
 from tidemark.sources.kafka.values import ValueUnusable
 from tidemark.sources.notes import FollowedOffsets
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 
 UPSERT, DEBEZIUM = RowKeys("upsert", ()), RowKeys("debezium", ("id",))
 

@@ -12,7 +12,7 @@ from tidemark.sources.kafka.losses import told
 from tidemark.sources.kafka.offsets import TopicOffset, ranges
 from tidemark.sources.kafka.planning import moves, plan_next, steps
 from tidemark.sources.notes import accepted_loss
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 from tidemark.sources.source import LossAcceptance
 
 SECRET = "c2VjcmV0"

@@ -24,7 +24,7 @@ from tidemark.sources.kafka.offsets import (
 )
 from tidemark.sources.kafka.planning import first_offset, moves, plan_next, steps
 from tidemark.sources.notes import AcceptedLoss, accepted_loss
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 from tidemark.sources.source import LossAcceptance
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)

@@ -38,7 +38,7 @@ from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable, Pipeline, Table
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.distinct_rows import distinct_rows
+from tidemark.storage.duckdb_in_utc import distinct_rows
 
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -35,8 +35,8 @@ from tidemark.sources.planned_source import (
     Begin,
     FollowedChange,
     FollowedSourceHandle,
+    Position,
 )
-from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,
     Lag,

@@ -14,7 +14,7 @@ from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss, Followed, FollowedVersions
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 from tidemark.storage.files import stat_files
 
 

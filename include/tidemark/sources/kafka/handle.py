@@ -45,8 +45,7 @@ from tidemark.sources.notes import (
     SourceNotes,
     source_notes,
 )
-from tidemark.sources.planned_source import Begin, FollowedChange, FollowedSourceHandle
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Begin, FollowedChange, FollowedSourceHandle, Position
 from tidemark.sources.source import (
     FirstRows,
     Lag,

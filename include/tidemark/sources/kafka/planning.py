@@ -19,7 +19,7 @@ from tidemark.sources.kafka.offsets import (
     without,
 )
 from tidemark.sources.notes import AcceptedLoss, Followed, FollowedOffsets
-from tidemark.sources.position import Position
+from tidemark.sources.planned_source import Position
 
 _NOTE = "the note of what an act follows"
 
