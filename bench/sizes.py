@@ -32,6 +32,7 @@ class Sizes:
     chain: int  # deltas without a snapshot
     chain_repetitions: int
     published_windows: int
+    windows_of_a_date: int
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
     judged_lines: int  # of each kind
@@ -61,6 +62,7 @@ USUAL = Sizes(
     chain=60,
     chain_repetitions=5,
     published_windows=5_000_000,
+    windows_of_a_date=1_000_000,
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
     judged_lines=100_000,
@@ -106,6 +108,7 @@ SMALLEST = Sizes(
     chain=12,
     chain_repetitions=1,
     published_windows=2_000,
+    windows_of_a_date=14_400,
     checkpoint_files=2_000,
     checked_state=(20, 30),
     judged_lines=500,

@@ -1,7 +1,8 @@
-"""Publishing many changed windows: all new, then every one of them changed."""
+"""Publishing many changed windows: all new, then every one of them changed; and a few of a date."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from bench.measured import Cost, cost_of
 from bench.sizes import Sizes
 
 _WHAT = {"new": "all new, into empty gold", "changed": "all changed"}
+_FEW = {"spans": "spans of time", "dates": "whole dates, as versions before did"}
 
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:
@@ -24,7 +26,41 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
             job = [sys.executable, "-m", "bench.publishing", step, what]
             command = [*job, str(folder), str(sizes.published_windows)]
             costs[f"{step} {what}"] = cost_of(command, os.environ, folder / "publish.log")
-    return [_figure({what: costs[f"publish {what}"] for what in _WHAT}, sizes)]
+    few, windows = dict[str, dict[str, float]](), sizes.windows_of_a_date
+    for how in _FEW:
+        own = folder / how
+        own.mkdir()
+        command = [sys.executable, "-m", "bench.publishing", "few", how, str(own), str(windows)]
+        cost = cost_of(command, os.environ, folder / "publish.log")
+        few[how] = json.loads((own / "few.json").read_text()) | {"peak_mb": cost.peak_mb}
+    return [
+        _figure({what: costs[f"publish {what}"] for what in _WHAT}, sizes),
+        _figure_of_few(few, windows),
+    ]
+
+
+def _figure_of_few(found: dict[str, dict[str, float]], windows: int) -> Figure:
+    rows = [
+        [
+            _FEW[how],
+            f"{one['cpu']:.2f}",
+            f"{one['written'] / 1e6:.2f}",
+            f"{one['written'] / one['changed']:.1f}",
+            f"{one['written'] * 1_008 / 1e9:.2f}",
+            f"{one['peak_mb']:,.0f}",
+        ]
+        for how, one in found.items()
+    ]
+
+    def draw(axes: Axes) -> None:
+        bars(axes, {_FEW[how]: {"MB": [one["written"] / 1e6]} for how, one in found.items()}, "MB")
+
+    columns = (
+        f"{windows // 500:,} of {windows:,} windows of a date change; what is replaced",
+        *("CPU, s", "MB written", "of what changed", "a week of 1,008 runs, GB", "peak MB"),
+    )
+    title = "A few windows of a date"
+    return Figure("publish_few", title, columns, rows, [], {"publish": found}, draw)
 
 
 def _figure(costs: dict[str, Cost], sizes: Sizes) -> Figure:

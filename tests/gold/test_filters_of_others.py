@@ -35,7 +35,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("where", ["gold", "view", "packed"])
+@pytest.mark.parametrize("where", ["gold", "view", "packed", "replaced"])
 def test_spark_finds_nan_and_long_decimals(spark: SparkSession, tmp_path: Path, where: str) -> None:
     windows = Windows(
         tmp_path,
@@ -62,5 +62,9 @@ def test_spark_finds_nan_and_long_decimals(spark: SparkSession, tmp_path: Path, 
     if where == "packed":
         compact_table(windows.gold_table(), "window_date", ("2026-07-01",))
         assert len(windows.gold_table().file_uris()) == 1
+    if where == "replaced":
+        # A row beside what is replaced is written anew too.
+        windows.change(window(at(8), key="a", rows=2, **rows[0]))
+        windows.publish_at(at(0))
     found = spark.read.format("delta").load(place)
     assert {one: found.where(one).count() for one in CONDITIONS} == CONDITIONS

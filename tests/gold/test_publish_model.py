@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from tests.kit.windows import LENGTH, Windows, at, window
+from tidemark.gold import spans
 
 # Windows on both sides of midnight; the frontier may stand at each of their ends.
 STARTS = [at(23, 30) + LENGTH * n for n in range(8)]
@@ -83,10 +84,11 @@ steps = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=15)
-@given(steps)
-def test_gold_is_what_the_model_says_after_each_publish(runs: list[Step]) -> None:
+@given(steps, st.sampled_from([1, 2, 64]))
+def test_gold_is_what_the_model_says_after_each_publish(runs: list[Step], most: int) -> None:
     """Old pins, published again, change nothing."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(spans, "MOST_SPANS", most)
         windows = windows_in(folder)
         grouped, pending = Model(), {}
         held = []

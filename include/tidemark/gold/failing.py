@@ -21,7 +21,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import counts_at_close, dates_predicate, time_literal
+from tidemark.gold.row_values import counts_at_close, time_literal
+from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, LOOKUP, OPEN, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text

@@ -22,7 +22,8 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates, note_needed
-from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate, open_windows
+from tidemark.gold.row_values import GoldChange, changed_windows, open_windows
+from tidemark.gold.spans import days_of, spans_predicate
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
@@ -31,6 +32,10 @@ from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
+
+# What is replaced is written in files of so many bytes at least, and of the dates that it touches
+# in some so many at most.
+_SMALLEST_FILE, _MOST_FILES = 128 * 1024, 64
 
 
 def publish_tables(
@@ -133,13 +138,14 @@ def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Publi
 
 
 def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -> None:
-    """Append, or write the touched partitions anew.
+    """Append, or replace spans: the files with rows in one are written anew, in small ones, so that
+    the next publish of these dates finds few rows beside its own. Maintenance packs them.
 
     Not by delta-rs's merge: it writes strings as Arrow views, which pyarrow cannot filter, nor
     pandas and DuckDB through it.
     """
     bounds = with_sound_bounds(change.rows.schema)
-    if not change.replaced_dates:
+    if not change.replaced:
         write_deltalake(
             gold,
             change.rows,
@@ -152,7 +158,16 @@ def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -
         gold,
         change.rows,
         mode="overwrite",
-        predicate=dates_predicate(change.replaced_dates),
+        predicate=spans_predicate(change.replaced),
+        target_file_size=max(_SMALLEST_FILE, _bytes_of(gold, change) // _MOST_FILES),
         commit_properties=properties,
         writer_properties=bounds,
     )
+
+
+def _bytes_of(gold: DeltaTable, change: GoldChange) -> int:
+    """Of gold's files of the dates that have a replaced span."""
+    files, days = pa.table(gold.get_add_actions(flatten=True)), days_of(change.replaced)
+    dates, sizes = files["partition.window_date"].to_pylist(), files["size_bytes"].to_pylist()
+    told = {str(day) for day in days}
+    return sum(size or 0 for day, size in zip(dates, sizes, strict=True) if str(day) in told)

@@ -11,13 +11,8 @@ from pyarrow.dataset import Dataset
 from tidemark.commit_point import commit_point
 from tidemark.gold.failing import failing_known
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import (
-    counts_at_close,
-    dates_predicate,
-    latest,
-    same_value,
-    time_literal,
-)
+from tidemark.gold.row_values import counts_at_close, latest, same_value, time_literal
+from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of

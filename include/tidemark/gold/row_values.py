@@ -9,6 +9,9 @@ there to be corrected, however late it comes: it is final, of revision 0.
 
 A change with `rows` 0 says that no row of bronze is in it any more, and one with a failure that a
 measure cannot be computed: either goes from gold.
+
+Where gold holds some of them, a commit replaces spans of time (`spans.py`), and not whole dates: of
+gold only the files are read, and written anew, that have rows in one.
 """
 
 from __future__ import annotations
@@ -22,10 +25,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from pyarrow.dataset import Dataset
 
 from tidemark.gold.pins import Published
 from tidemark.gold.plan import PublishPlan
+from tidemark.gold.spans import (
+    Span,
+    dates_predicate,
+    days_of,
+    make_spans,
+    spans_predicate,
+    spans_written,
+    within_spans,
+)
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
@@ -34,6 +45,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
+_TIME = pa.timestamp("us", "UTC")
 _COUNTS = """
     SELECT count(*), count(*) FILTER (_known),
         epoch_ms(min(window_start)), epoch_ms(max(window_end))
@@ -45,14 +57,14 @@ _COUNTS = """
 class GoldChange:
     """What one commit writes: rows in gold's columns, `windows` of which are new, differ, or close.
 
-    Where gold holds none of them yet, `replaced_dates` is empty and the rows are appended. Else
-    they are everything that these partitions hold from now on. `windows` counts those that go;
-    `changed` has that count too, and where they lie; None where there are none.
+    Where gold holds none of them yet, `replaced` is empty and the rows are appended. Else they are
+    everything that gold has in these spans from now on. `windows` counts those that go; `changed`
+    has that count too, and where they lie; None where there are none.
     """
 
     rows: pa.Table
     changed: Published | None
-    replaced_dates: tuple[date, ...]
+    replaced: tuple[Span, ...]
 
     @property
     def windows(self) -> int:
@@ -70,26 +82,26 @@ def changed_windows(
     schema = schema_of(gold)
     with windows_to_write(gold, changes, operator, plan, run_id) as connection:
         ((windows, known, start, end),) = connection.execute(_COUNTS).fetchall()
-        dates = _dates(connection, "SELECT DISTINCT window_date FROM written") if known else ()
-        rows = connection.sql(_rows(operator, schema.names, dates)).to_arrow_table()
+        replaced = spans_written(connection) if known else ()
+        rows = connection.sql(_rows(operator, schema.names, replaced)).to_arrow_table()
     changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
-    return GoldChange(rows.cast(schema), changed, dates)
+    return GoldChange(rows.cast(schema), changed, replaced)
 
 
 @contextmanager
 def windows_to_write(
     gold: DeltaTable, changes: pa.Table, operator: Operator, plan: PublishPlan, run_id: str
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection in UTC with two tables: `before`, what gold's touched partitions hold, and
-    `written`, the windows that are new, differ, or close now, in gold's columns.
+    """A connection in UTC with two tables: `before`, what gold holds in the spans of time with
+    windows that changed or can close now, and `written`, the windows that are new, differ, or close
+    now, in gold's columns.
 
     `_gone` is true in `written` for a window that goes from gold.
     """
     with duckdb_in_utc() as connection:
         connection.register("changes", changes)
         connection.execute(latest(operator, counts_at_close(plan.close_after_ms)))
-        connection.register("touched", _touched(connection, gold, operator, plan))
-        connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
+        _touched(connection, gold, plan)
         connection.execute(_joined(operator, schema_of(gold)))
         connection.execute(_written(plan), {"run": run_id})
         yield connection
@@ -123,8 +135,8 @@ def latest(operator: Operator, condition: str = "true") -> str:
 
 
 def open_windows(gold: DeltaTable, close_ms: int) -> int:
-    """How many of gold's rows are provisional, whose close frontier this is; only partitions that
-    can hold one are read."""
+    """How many of gold's rows are provisional, whose close frontier this is; only files that can
+    hold one are read."""
     newest = dataset_of(gold, open_dates(gold, close_ms))
     return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))
 
@@ -147,15 +159,27 @@ def open_dates(gold: DeltaTable, close_ms: int, closing_ms: int | None = None) -
     return dates_predicate(tuple(sorted(days))) if days else "false"
 
 
-def _touched(
-    connection: duckdb.DuckDBPyConnection, gold: DeltaTable, operator: Operator, plan: PublishPlan
-) -> Dataset:
-    """Gold's partitions with changed windows, or with windows that can close now. The other
-    partitions are left out here, by name: DuckDB would open all of them."""
-    predicate = open_dates(gold, plan.close_before_ms, plan.close_after_ms)
-    if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
-        predicate = f"{predicate} OR {dates_predicate(changed)}"
-    return dataset_of(gold, predicate)
+def _touched(connection: duckdb.DuckDBPyConnection, gold: DeltaTable, plan: PublishPlan) -> None:
+    """The table `before`, and the table `spans` of where it lies. Other files are left out here:
+    DuckDB would open all of them."""
+    can_close = (ds.field("status") == PROVISIONAL) & (
+        ds.field("window_end") <= pa.scalar(instant_of(plan.close_after_ms), _TIME)
+    )
+    closing = dataset_of(gold, open_dates(gold, plan.close_before_ms, plan.close_after_ms))
+    connection.register(
+        "closing", closing.scanner(columns=["window_start"], filter=can_close).to_reader()
+    )
+    connection.execute(
+        """
+        CREATE TEMP TABLE starts AS
+        SELECT DISTINCT window_start, window_start::DATE AS window_date
+        FROM (SELECT window_start FROM latest UNION ALL SELECT window_start FROM closing)
+        """
+    )
+    spans = make_spans(connection)
+    held = dataset_of(gold, dates_predicate(days_of(spans)) if spans else "false")
+    connection.register("touched", held.scanner(filter=within_spans(spans)).to_reader())
+    connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
 
 
 def _joined(operator: Operator, schema: pa.Schema) -> str:
@@ -214,24 +238,15 @@ def _written(plan: PublishPlan) -> str:
     """
 
 
-def _rows(operator: Operator, columns: list[str], dates: tuple[date, ...]) -> str:
-    """What is written, with the rows of replaced partitions that stay as they are."""
+def _rows(operator: Operator, columns: list[str], replaced: tuple[Span, ...]) -> str:
+    """What is written, with the rows in replaced spans that stay as they are."""
     names = listed(columns)
     written = f"SELECT {names} FROM written WHERE NOT _gone"
-    if dates:
+    if replaced:
         same = same_row(operator, "b", "w")
         kept = f"SELECT {names} FROM before b ANTI JOIN written w ON {same}"
-        written = f"{written} UNION ALL {kept} WHERE {dates_predicate(dates)}"
+        written = f"{written} UNION ALL {kept} WHERE {spans_predicate(replaced)}"
     return f"SELECT * FROM ({written}) ORDER BY {listed(operator.identity)}"
-
-
-def dates_predicate(dates: tuple[date, ...]) -> str:
-    """The predicate of gold's partitions of these dates, for delta-rs and DuckDB; one at least."""
-    return "window_date IN (" + ", ".join(f"DATE '{day}'" for day in dates) + ")"
-
-
-def _dates(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[date, ...]:
-    return tuple(sorted(row[0] for row in connection.execute(sql).fetchall()))
 
 
 def time_literal(milliseconds: int) -> str:

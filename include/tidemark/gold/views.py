@@ -31,7 +31,7 @@ from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import DataDamaged, StorageUnavailable, ViewBroken
-from tidemark.gold.row_values import dates_predicate
+from tidemark.gold.spans import dates_predicate
 from tidemark.pipeline.expressions.in_duckdb import Columns, columns_of, condition_in_duckdb
 from tidemark.pipeline.model import RANK, Table, View
 from tidemark.pipeline.names import folded

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from tidemark.gold.failing import failing_rows
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import dates_predicate
+from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Equation, Operator, listed, same_row
 from tidemark.operators.repaired import MIGRATION
 from tidemark.storage.delta.commits import emitted_rows

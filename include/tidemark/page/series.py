@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.errors import TableMismatch
-from tidemark.gold.row_values import dates_predicate
+from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Operator
 from tidemark.printed import shown
 from tidemark.storage.delta.dataset import dataset_of

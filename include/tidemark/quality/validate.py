@@ -177,7 +177,7 @@ def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
 
 
 def _after(rows: PlannedRows) -> str:
-    """Gold's touched partitions as the publish would leave them."""
+    """What gold holds in the touched spans, as the publish would leave it."""
     columns = (*rows.keys, "window_end", "status")
     same = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in rows.keys)
     return f"""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.gold.row_values import dates_predicate
+from tidemark.gold.spans import dates_predicate
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.kinds import KINDS
 from tidemark.operators.operator import Covered
