@@ -162,18 +162,23 @@ def open_dates(gold: DeltaTable, close_ms: int, closing_ms: int | None = None) -
 def _touched(connection: duckdb.DuckDBPyConnection, gold: DeltaTable, plan: PublishPlan) -> None:
     """The table `before`, and the table `spans` of where it lies. Other files are left out here:
     DuckDB would open all of them."""
-    can_close = (ds.field("status") == PROVISIONAL) & (
-        ds.field("window_end") <= pa.scalar(instant_of(plan.close_after_ms), _TIME)
+    before, after = (
+        pa.scalar(instant_of(one), _TIME) for one in (plan.close_before_ms, plan.close_after_ms)
     )
+    end = ds.field("window_end")
     closing = dataset_of(gold, open_dates(gold, plan.close_before_ms, plan.close_after_ms))
-    connection.register(
-        "closing", closing.scanner(columns=["window_start"], filter=can_close).to_reader()
-    )
+    # Arrow cannot compare texts of files that somebody's delete by delta-rs wrote.
+    reader = closing.scanner(
+        columns=["window_start", "status"], filter=(end > before) & (end <= after)
+    ).to_reader()
+    connection.register("closing", reader)
     connection.execute(
-        """
+        f"""
         CREATE TEMP TABLE starts AS
-        SELECT DISTINCT window_start, window_start::DATE AS window_date
-        FROM (SELECT window_start FROM latest UNION ALL SELECT window_start FROM closing)
+        SELECT DISTINCT window_start, window_start::DATE AS window_date FROM (
+            SELECT window_start FROM latest
+            UNION ALL SELECT window_start FROM closing WHERE status = '{PROVISIONAL}'
+        )
         """
     )
     spans = make_spans(connection)
