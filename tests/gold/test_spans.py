@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.kit.windows import LENGTH, Row, Windows, at, millis, window
 from tidemark.gold import publish, spans
-from tidemark.gold.spans import MOST_SPANS, Span, make_spans, spans_predicate, spans_written
+from tidemark.gold.spans import MOST_SPANS, GoldSpan, make_spans, spans_predicate, spans_written
 from tidemark.gold.state import gold_state
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -43,7 +43,7 @@ def rows_of(times: set[datetime]) -> pa.Table:
     )
 
 
-def within(one: Span, start: datetime) -> bool:
+def within(one: GoldSpan, start: datetime) -> bool:
     if one.first is None or one.last is None:
         return start.date() == one.day
     return one.first <= start <= one.last
@@ -83,7 +83,7 @@ def test_spans_have_all_starts_begin_with_a_millisecond_and_are_few(
         )
 
 
-def select(connection: duckdb.DuckDBPyConnection, of: tuple[Span, ...]) -> set[datetime]:
+def select(connection: duckdb.DuckDBPyConnection, of: tuple[GoldSpan, ...]) -> set[datetime]:
     """The starts that the predicate finds in DuckDB."""
     if not of:
         return set()

@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from tidemark.gold.pins import Published
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.spans import (
-    Span,
+    GoldSpan,
     dates_predicate,
     days_of,
     make_spans,
@@ -64,7 +64,7 @@ class GoldChange:
 
     rows: pa.Table
     changed: Published | None
-    replaced: tuple[Span, ...]
+    replaced: tuple[GoldSpan, ...]
 
     @property
     def windows(self) -> int:
@@ -243,7 +243,7 @@ def _written(plan: PublishPlan) -> str:
     """
 
 
-def _rows(operator: Operator, columns: list[str], replaced: tuple[Span, ...]) -> str:
+def _rows(operator: Operator, columns: list[str], replaced: tuple[GoldSpan, ...]) -> str:
     """What is written, with the rows in replaced spans that stay as they are."""
     names = listed(columns)
     written = f"SELECT {names} FROM written WHERE NOT _gone"

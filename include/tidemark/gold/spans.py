@@ -29,7 +29,7 @@ MOST_SPANS = 64
 
 
 @dataclass(frozen=True)
-class Span:
+class GoldSpan:
     """The windows of a date (of `window_start`, UTC) that start from `first` to `last`, both
     among them; without these all of the date."""
 
@@ -56,7 +56,7 @@ class Span:
         return day & (start >= first) & (start <= last)
 
 
-def make_spans(connection: duckdb.DuckDBPyConnection) -> tuple[Span, ...]:
+def make_spans(connection: duckdb.DuckDBPyConnection) -> tuple[GoldSpan, ...]:
     """At most so many spans that have all of the table `starts` (`window_date`, `window_start`),
     cut where the gaps are largest; of more dates than that all of each. They stand in the table
     `spans` from now on. The connection is in UTC."""
@@ -85,7 +85,7 @@ def make_spans(connection: duckdb.DuckDBPyConnection) -> tuple[Span, ...]:
     return tuple(_read(spans))
 
 
-def spans_written(connection: duckdb.DuckDBPyConnection) -> tuple[Span, ...]:
+def spans_written(connection: duckdb.DuckDBPyConnection) -> tuple[GoldSpan, ...]:
     """What the rows of the table `written` take of the table `spans`, which have all of them."""
     found = connection.sql(
         """
@@ -100,11 +100,11 @@ def spans_written(connection: duckdb.DuckDBPyConnection) -> tuple[Span, ...]:
     return tuple(_read(found.to_arrow_table().cast(_SPANS)))
 
 
-def _read(spans: pa.Table) -> Iterator[Span]:
-    return (Span(**row) for row in spans.to_pylist())
+def _read(spans: pa.Table) -> Iterator[GoldSpan]:
+    return (GoldSpan(**row) for row in spans.to_pylist())
 
 
-def days_of(spans: Iterable[Span]) -> tuple[date, ...]:
+def days_of(spans: Iterable[GoldSpan]) -> tuple[date, ...]:
     return tuple(sorted({one.day for one in spans}))
 
 
@@ -113,14 +113,14 @@ def dates_predicate(dates: Sequence[date]) -> str:
     return "window_date IN (" + ", ".join(f"DATE '{day}'" for day in dates) + ")"
 
 
-def spans_predicate(spans: Sequence[Span]) -> str:
+def spans_predicate(spans: Sequence[GoldSpan]) -> str:
     """The predicate of these spans, one at least, for delta-rs and DuckDB."""
     if all(one.first is None for one in spans):
         return dates_predicate(days_of(spans))
     return " OR ".join(one.predicate for one in spans)
 
 
-def within_spans(spans: Sequence[Span]) -> Any:
+def within_spans(spans: Sequence[GoldSpan]) -> Any:
     """The condition of these spans for Arrow."""
     if all(one.first is None for one in spans):
         return ds.field("window_date").isin(list(days_of(spans)))
