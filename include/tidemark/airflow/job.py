@@ -106,7 +106,11 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         with as_task_failure(self.doing):
             check_may_ask(request, settings)
         if self.begins_with_lease and not getattr(request, "dry_run", False):
-            self._check_lease(settings, run_id, self.request_type.kind)
+            # delta-rs, which parsing a Dag must not load.
+            from tidemark.runs.pipeline_lease import check_lease
+
+            with as_task_failure(self.doing):
+                check_lease(self.own_pipeline(), settings, run_id, self.request_type.kind)
         self.application = job_file(self.request_type.job)
         self.application_args = request.arguments()
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
@@ -123,13 +127,6 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
         """The result, as it was written to `uri`, where no job is needed; None where one is."""
         return None
-
-    def _check_lease(self, settings: Settings, run_id: str, purpose: str) -> None:
-        # delta-rs, which parsing a Dag must not load.
-        from tidemark.runs.pipeline_lease import check_lease
-
-        with as_task_failure(self.doing):
-            check_lease(self.own_pipeline(), settings, run_id, purpose)
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """Environment variables for spark-submit, besides the worker's own."""
