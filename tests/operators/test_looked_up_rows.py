@@ -13,11 +13,14 @@ import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from tidemark.operators import looked_up_rows
+from tidemark.operators.calendars.calendars import Calendars
 from tidemark.operators.keys import register_rows
 from tidemark.operators.looked_up_rows import found_within
 from tidemark.operators.lookups import LookedUp, LookupCopy
+from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Lookup, WindowTable
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.model import CalendarTable, Lookup, WindowTable
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -160,6 +163,79 @@ def test_a_copy_is_read_again_only_for_keys_that_were_not_asked_for(
     rows = pa.table({"n": [4], "at": pa.array([DAY], INSTANT), "k0": [4]})
     agree(rows, newer, monkeypatch)
     assert reads[2:] == [[4]]
+
+
+def test_what_is_found_does_not_rest_on_the_order_of_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, keys = Random(1), [f"k{number}" for number in range(60)]
+    random.shuffle(keys)
+    one = looked_up(tmp_path / "copy", pa.table({"_on_0": ["k"], "v": [0]}), keys=1)
+    for mode, some in (("overwrite", keys[:40]), ("append", keys[40:])):
+        rows = pa.table({"_on_0": some, "v": [int(key[1:]) for key in some]})
+        few = WriterProperties(max_row_group_size=7)
+        write_deltalake(tmp_path / "copy", rows, mode=mode, writer_properties=few)
+    copy = LookupCopy(one.copied.place, DeltaTable(tmp_path / "copy"), 1, "", "")
+    for _ in range(20):
+        asked = random.sample([*keys, "k", "z", ""], random.randrange(1, 9))
+        rows = pa.table(
+            {"n": [*range(len(asked))], "at": pa.array([DAY] * len(asked), INSTANT), "k0": asked}
+        )
+        agree(rows, LookedUp(one.lookup, {}, copy), monkeypatch)
+        looked_up_rows._remembered.cache_clear()
+
+
+@pytest.mark.parametrize("mode", ["update", "append"])
+@pytest.mark.parametrize(
+    ("window", "length", "ended"),
+    [({"length": "1 hour"}, HOUR, 4), ({"calendar": "day", "zone": "UTC"}, 24 * HOUR, 6)],
+)
+def test_what_a_run_asks_for_is_read_at_once(
+    tmp_path: Path,
+    window: dict[str, str],
+    length: timedelta,
+    ended: int,
+    mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(looked_up_rows, "FEW_ROWS", 0)
+    content = {
+        "window": window, "measures": {"n": "count(*)"}, "where": "x.v > 0",
+        "group_by": ["x_v"], "stream": "recompute", "output_mode": mode,
+    }  # fmt: skip
+    copied = pa.table({"_on_0": [*range(1, 10)], "v": [*range(1, 10)]})
+    one = looked_up(tmp_path / "copy", copied, keys=1)
+    one, place = LookedUp(one.lookup, {"x_v": "v"}, one.copy), TablePlace(str(tmp_path / "bronze"))
+    for first in (1, 4):
+        times = [DAY, DAY + HOUR / 2, DAY + 3 * HOUR]
+        rows = pa.table(
+            {"at": pa.array(times, INSTANT), "k0": [first, first + 1, first + 2],
+             "_event_date": pa.array([DAY.date()] * 3, pa.date32())}
+        )  # fmt: skip
+        write_deltalake(place.uri, rows, partition_by=["_event_date"], mode="append")
+    bronze, reads = place.existing(), list[list[int]]()
+    operator = (
+        Calendars("at", CalendarTable.model_validate(content), lookups={"x": one})
+        if "calendar" in window
+        else Windows("at", WindowTable.model_validate(content), lookups={"x": one})
+    )
+    rows, read = operator.rows_in(bronze), looked_up_rows._read
+
+    def noted(one: LookedUp, keys: Any) -> pa.Table:
+        reads.append(sorted(keys[0].to_pylist()))
+        return read(one, keys)
+
+    monkeypatch.setattr(looked_up_rows, "_read", noted)
+    batch, end = BatchRead(1, 1, 1, 0), DAY + length
+    rows.look_ahead(place, [batch], 0, epoch_ms(end))
+    touched = rows.touched(place, [batch], None, NEVER_MS)
+    assert [touched.batches[0].rows, touched.batches[0].without_match] == [3, 0]
+    ending = rows.ending(end, end)
+    assert ending is not None
+    rows.looked_up(touched.closed)
+    assert rows.count_touched(touched.closed) == 3
+    assert rows.count_ending(end, end) == ending.num_rows == ended
+    assert reads == [[1, 2, 3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize("why", ["too many keys", "another type"])

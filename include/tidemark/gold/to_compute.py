@@ -102,6 +102,8 @@ def to_compute(
         found = _unlike_bronze(excluded, gold, changes, state, due, at)
         nothing = found.slice(0, 0)
         return ToCompute(excluded.counted(touched.batches), found, nothing, nothing, detached)
+    if operator.lookups:
+        rows.look_ahead(place, batches, at.before_ms, at.after_ms)
     due = excluded.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
     looked_up = None
     if operator.lookups:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidemark.operators.operator import Covered, Operator
 from tidemark.operators.touched import NEVER_MS, BatchRead, Touched
+from tidemark.pipeline.instants import instant_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +100,28 @@ class BronzeRows(ABC):
         starts: list[Any] = rows.column("window_start").to_pylist()
         ends: list[Any] = self.ends(rows).to_pylist()
         return found_within(self.operator, self.bronze, starts, ends)
+
+    def look_ahead(
+        self, place: TablePlace, batches: Sequence[BatchRead], before_ms: int, after_ms: int
+    ) -> None:
+        """Read in one scan of each large lookup what the rows of batches find, and all that are
+        computed with them or because their windows end from one frontier to the other. Who asks
+        for some of these then finds it read; who asks for others is answered as ever."""
+        import pyarrow as pa
+
+        from tidemark.operators.looked_up_rows import has_large
+
+        if not batches or not has_large(self.operator):
+            return
+        table = self.operator.table
+        every = table.model_copy(update={"group_by": [], "where": None})
+        alone = replace(self.operator, table=every, lookups={}).rows_in(self.bronze)
+        windows = [alone.touched(place, batches, None, NEVER_MS).closed]
+        if not table.recomputes_open and after_ms > before_ms:
+            first_end = instant_of(before_ms) + timedelta(microseconds=1)
+            ending = alone.ending(first_end, instant_of(after_ms))
+            windows += [] if ending is None else [ending]
+        self.looked_up(pa.concat_tables(windows))
 
     def unlike(self, known: pa.Table, found: pa.Table) -> pa.Table | None:
         """Those of `found`, which bronze gives, of which something else is known: `known` has

@@ -8,11 +8,11 @@ those of the rows. The keys' types are the same on both sides, or all of the cop
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import lru_cache, reduce
-from operator import and_
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -73,22 +73,41 @@ def found_within(
 ) -> Found:
     """What the rows of bronze find in large lookups whose event time is in one of these stretches,
     which have one length each or do not overlap."""
-    if not any(_is_large(one.copied.table) for one in operator.lookups.values()):
+    if not has_large(operator):
         return NOTHING
     days = {day for start, end in zip(starts, ends, strict=True) for day in _days(start, end)}
     days &= {date.fromisoformat(part["_event_date"]) for part in bronze.partitions()}
     if not days:
         return NOTHING
-    schema = schema_of(bronze)
-    (time,) = (one.name for one in schema if same_column(one.name, operator.event_time))
-    asked = (one for of in operator.lookups.values() for one in of.lookup.on)
     on = f"_event_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}'"
     if len(days) <= _MOST_LISTED:
         listed = ", ".join(f"DATE '{day}'" for day in days)
         on = f"_event_date IN ({listed})"
+    rows, event_time = dataset_of(bronze, on), operator.event_time
+    lookups = (
+        (name, tuple(one.lookup.on), tuple(one.columns), tuple(one.copied.table.file_uris()))
+        for name, one in operator.lookups.items()
+    )
+    files = (bronze.table_uri, *rows.files) if isinstance(rows, ds.FileSystemDataset) else ()
+    stretches = tuple(sorted(starts)), tuple(sorted(ends))
+    remembered = _remembered_within((files, stretches, event_time, *lookups))
+    if not files or not remembered:
+        remembered[:] = [_found_in(rows, event_time, operator.lookups, *stretches)]
+    return remembered[0]
+
+
+def _found_in(
+    rows: ds.Dataset,
+    event_time: str,
+    lookups: Lookups,
+    starts: Sequence[datetime],
+    ends: Sequence[datetime],
+) -> Found:
+    (time,) = (one.name for one in rows.schema if same_column(one.name, event_time))
+    asked = (one for of in lookups.values() for one in of.lookup.on)
     instants = pa.timestamp("us", "UTC")
     with duckdb_in_utc() as connection:
-        connection.register("all_rows", dataset_of(bronze, on))
+        connection.register("all_rows", rows)
         stretches = [pa.array(list(one), instants) for one in (starts, ends)]
         connection.register("stretches", pa.table(stretches, names=["_start", "_end"]))
         # The last one that begins before a row is the one that ends last of those.
@@ -100,8 +119,19 @@ def found_within(
                 AND r."{time}" < TIMESTAMPTZ '{max(ends).isoformat()}'
             """
         )
-        columns = columns_by_name(schema, asked)
-        return rows_found(connection, "rows_within", operator.lookups, columns)
+        columns = columns_by_name(rows.schema, asked)
+        return rows_found(connection, "rows_within", lookups, columns)
+
+
+@lru_cache(maxsize=1)
+def _remembered_within(asked: tuple[object, ...]) -> list[Found]:
+    """What rows in some stretches of these files of bronze were found to find, one or none."""
+    return []
+
+
+def has_large(operator: Operator) -> bool:
+    """Is of one of its lookups only read what rows can find?"""
+    return any(_is_large(one.copied.table) for one in operator.lookups.values())
 
 
 def _days(start: datetime, end: datetime) -> list[Any]:
@@ -155,13 +185,31 @@ def _remembered(files: tuple[str, ...], columns: tuple[str, ...]) -> list[_Read]
 
 def _read(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
     """Of the copy, which is sorted by its keys, row groups beyond the first key's bounds are not
-    read."""
+    read, and each other one is asked for the keys within its own alone: a set of all of them does
+    not fit into a processor's cache, and is built anew for each."""
+    known, names = dataset_of(one.copied.table), list(one.columns)
+    parts = [known.schema.empty_table().select(names)]
     if not all(map(len, keys)):
-        kept = schema_of(one.copied.table)
-        return pa.schema([kept.field(name) for name in one.columns]).empty_table()
-    fields = [ds.field(one.key_column(place)) for place in range(len(keys))]
-    bounds = pc.min_max(keys[0])
-    within = (fields[0] >= bounds["min"]) & (fields[0] <= bounds["max"])
-    conditions = [field.isin(of) for field, of in zip(fields, keys, strict=True)]
-    known = dataset_of(one.copied.table)
-    return known.to_table(columns=list(one.columns), filter=reduce(and_, conditions, within))
+        return parts[0]
+    first, *others = (one.key_column(place) for place in range(len(keys)))
+    asked = keys[0].take(pc.sort_indices(keys[0]))
+    within = (ds.field(first) >= asked[0]) & (ds.field(first) <= asked[-1])
+    for fragment in known.get_fragments():
+        for group in fragment.split_by_row_group(within, known.schema):
+            rows = group.to_table(schema=known.schema, columns=names)
+            if not rows.num_rows:
+                continue
+            ends = pc.min_max(rows.column(first))
+            begin = _place_of(asked, ends["min"], pc.greater_equal)
+            end = _place_of(asked, ends["max"], pc.greater)
+            rows = rows.filter(pc.is_in(rows.column(first), asked.slice(begin, end - begin)))
+            for name, of in zip(others, keys[1:], strict=True):
+                rows = rows.filter(pc.is_in(rows.column(name), of))
+            parts.append(rows)
+    return pa.concat_tables(parts)
+
+
+def _place_of(values: pa.Array[Any], bound: Any, is_behind: Callable[[Any, Any], Any]) -> int:
+    """The place of the first of these sorted values that is behind a bound."""
+    places = range(len(values))
+    return bisect_left(places, True, key=lambda place: is_behind(values[place], bound).as_py())
