@@ -188,6 +188,8 @@ class Dimension:
         return pa.table(arrays, names=list(kinds))
 
     def _of_texts(self, texts: pa.Table, typed: Mapping[str, pa.DataType]) -> pa.Table:
+        if all(map(pa.types.is_string, typed.values())):
+            return texts.select(list(typed))
         values: list[str] = []
         wrong: list[str] = []
         for name, kind in typed.items():
