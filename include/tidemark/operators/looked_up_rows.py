@@ -9,7 +9,7 @@ those of the rows. The keys' types are the same on both sides, or all of the cop
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -184,9 +184,9 @@ def _remembered(files: tuple[str, ...], columns: tuple[str, ...]) -> list[_Read]
 
 
 def _read(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
-    """Of the copy, which is sorted by its keys, row groups beyond the first key's bounds are not
-    read, and each other one is asked for the keys within its own alone: a set of all of them does
-    not fit into a processor's cache, and is built anew for each."""
+    """Of the copy, which is sorted by its keys, row groups are not read whose bounds of the first
+    key hold none of these, and each other one is asked for those within its bounds alone: a set of
+    all of them does not fit into a processor's cache, and is built anew for each."""
     known, names = dataset_of(one.copied.table), list(one.columns)
     parts = [known.schema.empty_table().select(names)]
     if not all(map(len, keys)):
@@ -196,20 +196,25 @@ def _read(one: LookedUp, keys: Sequence[pa.Array[Any]]) -> pa.Table:
     within = (ds.field(first) >= asked[0]) & (ds.field(first) <= asked[-1])
     for fragment in known.get_fragments():
         for group in fragment.split_by_row_group(within, known.schema):
-            rows = group.to_table(schema=known.schema, columns=names)
-            if not rows.num_rows:
+            told = group.row_groups[0].statistics or {}
+            of_group = _between(asked, told.get(first))
+            if not len(of_group):
                 continue
-            ends = pc.min_max(rows.column(first))
-            begin = _place_of(asked, ends["min"], pc.greater_equal)
-            end = _place_of(asked, ends["max"], pc.greater)
-            rows = rows.filter(pc.is_in(rows.column(first), asked.slice(begin, end - begin)))
+            rows = group.to_table(schema=known.schema, columns=names)
+            rows = rows.filter(pc.is_in(rows.column(first), of_group))
             for name, of in zip(others, keys[1:], strict=True):
                 rows = rows.filter(pc.is_in(rows.column(name), of))
             parts.append(rows)
     return pa.concat_tables(parts)
 
 
-def _place_of(values: pa.Array[Any], bound: Any, is_behind: Callable[[Any, Any], Any]) -> int:
-    """The place of the first of these sorted values that is behind a bound."""
-    places = range(len(values))
-    return bisect_left(places, True, key=lambda place: is_behind(values[place], bound).as_py())
+def _between(keys: pa.Array[Any], told: Mapping[str, Any] | None) -> pa.Array[Any]:
+    """Those of these sorted keys that are within a row group's bounds. All where it tells none, or
+    of a type whose bounds Arrow tells in another one."""
+    if not told or not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
+        return keys
+    low, high = (pa.scalar(told[end], keys.type) for end in ("min", "max"))
+    places = range(len(keys))
+    begin = bisect_left(places, True, key=lambda one: pc.greater_equal(keys[one], low).as_py())
+    end = bisect_left(places, True, key=lambda one: pc.greater(keys[one], high).as_py())
+    return keys.slice(begin, end - begin)
