@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TypeVar
+from datetime import datetime
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -44,6 +45,18 @@ class RunError(Facts):
         return cls.model_validate(
             {"class": type(error).__name__, "message": str(error), "retry_can_help": can_help}
         )
+
+
+class ActResult(Facts):
+    """An act that changes a pipeline's tables together, as far as it came."""
+
+    format: Literal[1] = 1
+    pipeline: str
+    run_id: str
+    dry_run: bool
+    outcome: Literal["succeeded", "failed"]
+    started_at: datetime
+    ended_at: datetime
 
 
 @commit_point(

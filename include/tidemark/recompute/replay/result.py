@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Literal
 
 from tidemark.printed import counted
 from tidemark.recompute.replay.change import Replay
-from tidemark.storage.result_file import Facts, RunError
+from tidemark.storage.result_file import ActResult, Facts, RunError
 
 # The verdict on a reject that cannot be judged as it is kept, and on one that `when` leaves to
 # others; no rule has such a name.
@@ -37,20 +35,13 @@ class Outcomes(Facts):
         return self.accepted + sum(self.staying.values())
 
 
-class ReplayResult(Facts):
+class ReplayResult(ActResult):
     """One replay, as far as it came.
 
     `judged` is None where it did not come to that, `change` where nothing is to be changed;
     `begun`: the pipeline was stopped for it.
     """
 
-    format: Literal[1] = 1
-    pipeline: str
-    run_id: str
-    dry_run: bool
-    outcome: Literal["succeeded", "failed"]
-    started_at: datetime
-    ended_at: datetime
     judged: Outcomes | None = None
     change: Replay | None = None
     begun: bool = False

@@ -7,6 +7,7 @@ from datetime import datetime
 import pyarrow.dataset as ds
 
 from tidemark.errors import RetractionRefused, UnpublishedChanges
+from tidemark.gold.other_readers import other_readers
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
@@ -68,6 +69,16 @@ def _unpublished(run: Run, why: str) -> UnpublishedChanges:
         f"Gold of {name} does not stand for all of its bronze yet: {why}. {_UNTOUCHED} Run the "
         f"pipeline (`tidemark run {name}`), or publish what is held; then repeat this."
     )
+
+
+def check_no_other_readers(run: Run, rest: str) -> None:
+    """RetractionRefused where gold of other pipelines shows rows of this bronze too."""
+    if readers := other_readers(run.warehouse):
+        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
+        raise RetractionRefused(
+            f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
+            f"{rest}"
+        )
 
 
 def check_not_frozen(run: Run, first: datetime) -> None:

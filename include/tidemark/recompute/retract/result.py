@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Literal
 
 from tidemark.gold.pins import Published, TableResult
 from tidemark.printed import counted
 from tidemark.recompute.retract.change import ChangedRows, Retraction
-from tidemark.storage.result_file import Facts, RunError
+from tidemark.storage.result_file import ActResult, RunError
 
 
-class RetractResult(Facts):
+class RetractResult(ActResult):
     """One retraction, or the undo of one, as far as it came.
 
     `change` is what was planned, None where it did not come to that; `begun`: the pipeline was
@@ -21,13 +19,6 @@ class RetractResult(Facts):
     windows that differ in gold. `checks` are those that did not pass.
     """
 
-    format: Literal[1] = 1
-    pipeline: str
-    run_id: str
-    dry_run: bool
-    outcome: Literal["succeeded", "failed"]
-    started_at: datetime
-    ended_at: datetime
     change: Retraction | None = None
     begun: bool = False
     changed: Mapping[str, ChangedRows] = {}

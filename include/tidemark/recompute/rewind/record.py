@@ -3,7 +3,7 @@ which windows of gold it changed, which whoever follows gold has to read again."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,21 +61,21 @@ def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
     append_upkeep(warehouse.upkeep, [row])
 
 
-def changed_by_rewind(
-    change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse
-) -> Iterator[tuple[str, Published]]:
-    """By table, the windows that are there no more, are new, or differ; not of a table where none
-    does. Columns that gold does not have both times are left out."""
-    for gold in change.golds:
-        if gold.back is None:
-            continue
-        identity = operator_of(pipeline, gold.table).identity
-        found = changed_since(warehouse.gold(gold.table), gold.back.seen, identity)
-        if found is not None:
-            yield gold.table, found
+def changed_golds(
+    seen: Mapping[str, int | None], pipeline: Pipeline, warehouse: Warehouse
+) -> dict[str, Published]:
+    """By table, the windows that are there no more, are new, or differ since gold's version that
+    was seen, None for none; not of a table where none does. Columns that gold does not have both
+    times are left out."""
+    found = {}
+    for table, version in seen.items():
+        identity, gold = operator_of(pipeline, table).identity, warehouse.gold(table)
+        if version is not None and (changed := _changed_since(gold, version, identity)):
+            found[table] = changed
+    return found
 
 
-def changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> Published | None:
+def _changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> Published | None:
     """Which rows of gold differ from those of a version: from the first to the last, those that
     are gone among them; None where none does."""
     before, after = place.at_version(seen), place.existing()

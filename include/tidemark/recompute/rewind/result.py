@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Literal
 
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.printed import counted
 from tidemark.recompute.rewind.change import LeftOut, PipelineChange, Reader, TableBack
-from tidemark.storage.result_file import Facts, RunError
+from tidemark.storage.result_file import ActResult, RunError
 
 
 class LeftReader(Reader):
@@ -23,7 +21,7 @@ class LeftReader(Reader):
         return f"tidemark migrate {self.pipeline} --rebuild {self.table}"
 
 
-class RewindResult(Facts):
+class RewindResult(ActResult):
     """One rewind of a pipeline, as far as it came.
 
     `change` is what was planned, null where it did not come to that; `refused` why it was not done.
@@ -32,13 +30,6 @@ class RewindResult(Facts):
     pipelines that could not begin anew.
     """
 
-    format: Literal[1] = 1
-    pipeline: str
-    run_id: str
-    dry_run: bool
-    outcome: Literal["succeeded", "failed"]
-    started_at: datetime
-    ended_at: datetime
     change: PipelineChange | None = None
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

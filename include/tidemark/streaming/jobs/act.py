@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
@@ -140,16 +141,20 @@ def act_main(
     trigger: str,
     once: Callable[[JobAct[Asked]], Any],
     lines: Callable[[Any], Iterable[str]],
-    failed: Callable[..., Facts],
+    kind: type[Facts],
+    **asked: Any,
 ) -> int:
-    """The job of an act, as `job_main` has it: `once` carries it out, `lines` tell its result."""
+    """The job of an act, as `job_main` has it: `once` carries it out, `lines` tell its result, of
+    which also one that failed before has what was `asked`."""
 
     def work(job: Job[Asked]) -> JobOutcome:
         result = once(JobAct(job.run(trigger), request, job.progress, job.started))
         target = request.result if _is_dry(request) else job.target
         return JobOutcome(result, target, job_exit_code(result.error), list(lines(result)))
 
-    return job_main(request, work, failed)
+    if isinstance(request, ActRequest):
+        asked["dry_run"] = request.dry_run
+    return job_main(request, work, partial(kind, **asked))
 
 
 def _is_dry(asked: PipelineRequest) -> bool:

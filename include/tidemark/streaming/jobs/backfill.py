@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -86,14 +85,16 @@ from tidemark.streaming.run.recomputed_singly import with_columns
 def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range; the exit code. Never raises for an error that it can report."""
     request = BackfillRequest.read(argv)
-    failed = partial(
+    return act_main(
+        request,
+        BACKFILL,
+        backfill_once,
+        backfill_lines,
         BackfillResult,
         table=request.table,
-        dry_run=request.dry_run,
         window_from=request.start,
         window_to=request.end,
     )
-    return act_main(request, BACKFILL, backfill_once, backfill_lines, failed)
 
 
 def backfill_once(act: JobAct[BackfillRequest]) -> BackfillResult:

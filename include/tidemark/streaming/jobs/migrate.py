@@ -58,8 +58,9 @@ _LOOKED_AGAIN = timedelta(seconds=5)
 def main(argv: Sequence[str] | None = None) -> int:
     """Migrate a table; the exit code. Never raises for an error that it can report."""
     request = MigrationRequest.read(argv)
-    failed = partial(MigrationResult, table=request.table, dry_run=request.dry_run)
-    return act_main(request, MIGRATION, migrate_once, migration_lines, failed)
+    return act_main(
+        request, MIGRATION, migrate_once, migration_lines, MigrationResult, table=request.table
+    )
 
 
 def migrate_once(act: JobAct[MigrationRequest]) -> MigrationResult:

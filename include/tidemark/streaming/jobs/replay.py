@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 from tidemark.errors import ReplayRefused
 from tidemark.recompute.replay.change import Replay, read_replay
@@ -54,8 +53,7 @@ class ReplayedSoFar(SoFar):
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay rejects; the exit code. Never raises for an error that it can report."""
     request = ReplayRequest.read(argv)
-    failed = partial(ReplayResult, dry_run=request.dry_run)
-    return act_main(request, REPLAY, replay_once, replay_lines, failed)
+    return act_main(request, REPLAY, replay_once, replay_lines, ReplayResult)
 
 
 def replay_once(act: JobAct[ReplayRequest]) -> ReplayResult:

@@ -22,16 +22,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from pyspark.sql import SparkSession
 
 from tidemark.errors import RetractionRefused
-from tidemark.gold.other_readers import other_readers
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
-from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
 from tidemark.quality.validate import Judged, check_none_failed
@@ -45,9 +42,13 @@ from tidemark.recompute.retract.record import (
     prove,
     record_retraction,
 )
-from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
+from tidemark.recompute.retract.refusals import (
+    check_no_other_readers,
+    check_not_frozen,
+    started_tables,
+)
 from tidemark.recompute.retract.result import RetractResult, retract_lines
-from tidemark.recompute.rewind.record import changed_since
+from tidemark.recompute.rewind.record import changed_golds
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import RETRACT
@@ -100,8 +101,7 @@ class RetractedSoFar(SoFar):
 def main(argv: Sequence[str] | None = None) -> int:
     """Retract rows; the exit code. Never raises for an error that it can report."""
     request = RetractRequest.read(argv)
-    failed = partial(RetractResult, dry_run=request.dry_run)
-    return act_main(request, RETRACT, retract_once, retract_lines, failed)
+    return act_main(request, RETRACT, retract_once, retract_lines, RetractResult)
 
 
 def retract_once(act: JobAct[RetractRequest]) -> RetractResult:
@@ -147,7 +147,8 @@ def _work(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
                 _begin_generation(spark, retracting, table, change.planned_at, done)
-        done.published = _published(run, change)
+        seen = {one.table: one.gold for one in change.tables}
+        done.published = changed_golds(seen, run.pipeline, run.warehouse)
         account_for(change, run.warehouse, datetime.now(UTC))
         record_retraction(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse)
@@ -206,13 +207,11 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)
             _check_not_of_the_source(run, asked.undo)
-    if readers := other_readers(run.warehouse):
-        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
-        raise RetractionRefused(
-            f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
-            "of these rows is not taken back yet. Nothing was changed. Go back to before the rows "
-            "were read: `tidemark rewind`."
-        )
+    check_no_other_readers(
+        run,
+        "of these rows is not taken back yet. Nothing was changed. Go back to before the rows were "
+        "read: `tidemark rewind`.",
+    )
     check_not_frozen(run, hits.first)
     planned = f"{act.started:{STAMP}}"
     done.change = Retraction(
@@ -285,19 +284,6 @@ def _begin_generation(
         bronze = run.warehouse.bronze.existing().version()
         known = replace(known, bronze=bronze, left_out=None)
     done.tables[table] = begin_rebuilt(plan_rebuild(spark, run, table, known), planned_at)
-
-
-def _published(run: Run, change: Retraction) -> dict[str, Published]:
-    """By table, the windows that differ in gold since."""
-    found = {}
-    for one in change.tables:
-        identity, gold = (
-            operator_of(run.pipeline, one.table).identity,
-            run.warehouse.gold(one.table),
-        )
-        if one.gold is not None and (changed := changed_since(gold, one.gold, identity)):
-            found[one.table] = changed
-    return found
 
 
 if __name__ == "__main__":

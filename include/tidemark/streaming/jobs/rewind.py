@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +27,7 @@ from tidemark.recompute.rewind.apply import keep_backup, left_to_begin, prove, t
 from tidemark.recompute.rewind.change import PipelineChange, Reader, read_change
 from tidemark.recompute.rewind.plan import is_of, planned
 from tidemark.recompute.rewind.record import (
-    changed_by_rewind,
+    changed_golds,
     record_rewind,
     settle_lines,
 )
@@ -69,8 +68,7 @@ class RewindSoFar(SoFar):
 def main(argv: Sequence[str] | None = None) -> int:
     """Rewind a pipeline; the exit code. Never raises for an error that it can report."""
     request = RewindRequest.read(argv)
-    failed = partial(RewindResult, dry_run=request.dry_run)
-    return act_main(request, REWIND, rewind_once, rewind_lines, failed)
+    return act_main(request, REWIND, rewind_once, rewind_lines, RewindResult)
 
 
 def rewind_once(act: JobAct[RewindRequest]) -> RewindResult:
@@ -98,7 +96,8 @@ def _work(act: JobAct[RewindRequest], done: RewindSoFar) -> None:
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
                 _begin_generation(spark, rewinding, table, change.planned_at, done)
-        done.changed = dict(changed_by_rewind(change, run.pipeline, run.warehouse))
+        seen = {one.table: one.back.seen if one.back else None for one in change.golds}
+        done.changed = changed_golds(seen, run.pipeline, run.warehouse)
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))

@@ -28,7 +28,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import RetractionRefused, RetractionUnproven, UnpublishedChanges
-from tidemark.gold.other_readers import other_readers
 from tidemark.gold.pins import TableResult
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
@@ -46,7 +45,11 @@ from tidemark.recompute.retract.record import (
     prove,
     record_retraction,
 )
-from tidemark.recompute.retract.refusals import check_not_frozen, started_tables
+from tidemark.recompute.retract.refusals import (
+    check_no_other_readers,
+    check_not_frozen,
+    started_tables,
+)
 from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.generations import RETRACT
 from tidemark.runs.recorded_runs import try_to_record_run
@@ -173,13 +176,11 @@ def _planned(
     except UnpublishedChanges as error:
         progress.say(f"What the source changed waits for the next run: {error}")
         return None
-    if readers := other_readers(run.warehouse):
-        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
-        raise RetractionRefused(
-            f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
-            "of rows that the source changed is not taken back. Nothing was changed. Let those "
-            "pipelines read the source themselves."
-        )
+    check_no_other_readers(
+        run,
+        "of rows that the source changed is not taken back. Nothing was changed. Let those "
+        "pipelines read the source themselves.",
+    )
     planned, bronze = f"{now:{STAMP}}", run.warehouse.bronze.existing()
     with progress.stage("compare"):
         found = change_of_act(planned)
