@@ -43,7 +43,7 @@ def gold(folder: Path, *rows: tuple[datetime, datetime, str | None, int]) -> Del
 
 
 def asked(of: Operator, held: DeltaTable, window: Any, key: dict[str, Any]) -> Asked:
-    return row_asked(of, held, None, window, key)
+    return row_asked(of, held, [], window, key)
 
 
 def test_keys_are_told_as_text_and_null_by_its_name() -> None:
@@ -127,6 +127,25 @@ def test_where_a_key_lacks_the_rows_of_the_window_are_listed_or_the_only_one_is_
     assert unclear.value.choices[0] == "--window 2026-07-01T00:00:00Z --key key=a --key amount=0"
     assert "and more than these 10" in str(unclear.value)
     assert asked(of, held, DAY, {"key": None}).key == {"key": None, "amount": 7}
+
+
+def test_a_row_that_only_a_former_generation_knows_is_meant_by_its_start(tmp_path: Path) -> None:
+    of, at = operator(SESSIONS, "key"), DAY + 5 * MINUTE
+    held = gold(tmp_path / "gold", (DAY, DAY + 10 * MINUTE, "a", 1))
+    own = gold(tmp_path / "own", (DAY, DAY + 9 * MINUTE, "a", 1))
+    former = gold(tmp_path / "former", (at, DAY + 10 * MINUTE, "key of before", 1))
+    same = {"window_start": "window_start", "key": "key"}
+    changes = [(own, same), (former, same)]
+    assert row_asked(of, held, changes, at, {"key": "key of before"}).start == at
+    # One of another key then is none; and of times within, only those of now tell.
+    assert row_asked(of, held, changes, at, {"key": "a"}).start == DAY
+    with pytest.raises(RowUnclear, match="has a row with these keys"):
+        row_asked(of, held, changes, at + MINUTE, {"key": "key of before"})
+    renamed = former.to_pyarrow_table().rename_columns(["window_start", "window_end", "k", "n"])
+    write_deltalake(tmp_path / "renamed", renamed)
+    changes = [(own, same), (DeltaTable(tmp_path / "renamed"), {**same, "key": "k"})]
+    found = row_asked(of, held, changes, at, {"key": "key of before"})
+    assert (found.start, found.key) == (at, {"key": "key of before"})
 
 
 def test_a_session_is_meant_by_any_time_in_it_and_first_by_its_start(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.errors import RowUnclear
-from tidemark.operators.operator import Operator, listed
+from tidemark.operators.operator import Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import Gapped
 from tidemark.pipeline.instants import utc_instant
@@ -119,12 +119,15 @@ def row_options(start: datetime, key: Mapping[str, Any]) -> str:
 def row_asked(
     operator: Operator,
     gold: DeltaTable,
-    changes: DeltaTable | None,
+    changes: Sequence[tuple[DeltaTable, Mapping[str, str]]],
     window: datetime | date | str,
     key: Mapping[str, Any],
 ) -> Asked:
-    """The row that is meant. NoRowNamed for a time or a key that is none; RowUnclear where several
-    rows may be meant, or none is known where a window has no bounds of its own."""
+    """The row that is meant: one that starts then, which only a former generation may know, before
+    one that gold or its own history has then. `changes`: the histories, the newest first, and what
+    each calls the columns of a row's identity. NoRowNamed for a time or a key that is none;
+    RowUnclear where several rows may be meant, or none is known where a window has no bounds of its
+    own."""
     schema = schema_of(gold)
     # Before anything is read: what reading raises is no fault of what was asked.
     try:
@@ -143,15 +146,19 @@ def row_asked(
         if not lacking:
             return Asked(_row(schema, {"window_start": meant.first_start, **given}), end)
         sought = [f"window_start = {literal(meant.first_start)}"]
-    what = f"DISTINCT {listed(operator.identity, 'k')}"
     # DuckDB knows no table without a column.
     like = _row(schema, given) if given else pa.table({"_": [None]})
-    names = {name: name for name in given}
-    tables = [table for table in (gold, changes) if table is not None]
-    known = next(
-        (found for one in sought for table in tables
-         if (found := rows_like(like, names, table, one, what, MOST_CHOICES + 1))), []
-    )  # fmt: skip
+    tables = [(gold, {name: name for name in operator.identity}), *changes]
+    known: list[dict[str, Any]] = []
+    for one, (table, names) in (
+        *((sought[0], one) for one in tables),
+        *((one, table) for one in sought[1:] for table in tables[:2]),
+    ):
+        what = ", ".join(f'k."{own}" AS "{name}"' for name, own in names.items())
+        of_key = {name: names[name] for name in given}
+        known = rows_like(like, of_key, table, one, f"DISTINCT {what}", MOST_CHOICES + 1)
+        if known:
+            break
     if len(known) != 1:
         raise _unclear(known, lacking, instant)
     return Asked(_row(schema, {name: known[0][name] for name in operator.identity}), end)

@@ -147,8 +147,12 @@ class _Gathering:
         return tuple(found)
 
     def story(self, window: datetime | date | str, key: Mapping[str, Any]) -> Story:
-        current = [one.changes for one in self.histories if one.generation == self.generation]
-        asked = row_asked(self.operator, self.gold, next(iter(current), None), window, key)
+        histories = sorted(
+            (one for one in self.histories if one.identity),
+            key=lambda one: (one.generation != self.generation, -one.generation),
+        )
+        changes = [(one.changes, one.identity) for one in histories]
+        asked = row_asked(self.operator, self.gold, changes, window, key)
         runs = KnownRuns(self.warehouse, self.table)
         values, notes = values_of(self.histories, asked, runs, gold_state(self.gold))
         held = self._held(asked)
