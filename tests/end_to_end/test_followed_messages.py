@@ -42,15 +42,18 @@ TABLES = {
     },
 }
 VALUES = {"at": "timestamp not null", "key": "string", "amount": "long not null"}
-# By form: the key's column, and what else the source says.
-KEYS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+# By form: the key's column, or columns, and what else the source says.
+KEYS: Mapping[str, tuple[str | list[str], Mapping[str, Any]]] = {
     "upsert": ("_key", {"columns": {"_key": "string not null"}}),
     "upsert by json": (
         "id",
         {"columns": {"id": {"type": "long not null", "field": "_key.id"}}, "key_format": "json"},
     ),
     "debezium": ("id", {"columns": {"id": "long not null"}}),
-    "debezium with schemas": ("id", {"columns": {"id": "long not null"}}),
+    "debezium with schemas": (
+        ["half", "side"],
+        {"columns": {"half": "long not null", "side": "string not null"}},
+    ),
 }
 # Minute, key, amount; an amount that is text is rejected.
 Row = tuple[int, str, Any]
@@ -81,10 +84,13 @@ class Topic:
     def _key(self, one: int) -> str:
         if self.form == "upsert":
             return str(one)
-        key = {"id": one}
+        key = self._fields_of_key(one)
         return json.dumps(
             {"schema": {"type": "struct"}, "payload": key} if "schemas" in self.form else key
         )
+
+    def _fields_of_key(self, one: int) -> Mapping[str, Any]:
+        return {"half": one // 2, "side": ",~"[one % 2]} if "schemas" in self.form else {"id": one}
 
     def _values(self, one: int, row: Row | None) -> Iterator[str | None]:
         fields = None
@@ -94,7 +100,7 @@ class Topic:
         if self.form.startswith("upsert"):
             yield None if fields is None else json.dumps(fields)
             return
-        state = None if fields is None else {"id": one, **fields}
+        state = None if fields is None else {**self._fields_of_key(one), **fields}
         event = {"before": None, "after": state, "op": "d" if state is None else "u"}
         if "schemas" in self.form:
             event = {"schema": {"type": "struct"}, "payload": event}

@@ -389,10 +389,10 @@ class Source(_Model, ABC):
         """Where rows come from, as the file says it."""
 
     @property
-    def followed_key(self) -> str | None:
-        """The column by which rows of bronze are found that the source changed; None: it only
+    def followed_key(self) -> tuple[str, ...]:
+        """The columns by which rows of bronze are found that the source changed; none: it only
         grows."""
-        return None
+        return ()
 
     @property
     def named_place(self) -> str | None:
@@ -506,6 +506,9 @@ class FilesSource(Source):
         return self.files
 
 
+_KafkaKey = Annotated[tuple[KafkaColumnName, ...], Field(min_length=2, strict=False)]
+
+
 class KafkaTopics(_Model):
     """Which topics of which cluster, and how they are read."""
 
@@ -546,9 +549,10 @@ class KafkaTopics(_Model):
         description="A message is the newest state of the row that its key names, and one without "
         "a value deletes that row (upsert); or it is a change event of Debezium",
     )
-    key: KafkaColumnName | None = Field(
+    key: KafkaColumnName | _KafkaKey | None = Field(
         default=None,
-        description="With `changes`: the column that tells rows apart, as the message's key has it",
+        description="With `changes`: the column that tells rows apart, as the message's key has "
+        "it; or several that do together",
     )
 
     @field_validator("pattern")
@@ -585,24 +589,31 @@ class KafkaTopics(_Model):
         return self.pattern or ", ".join(self.named)
 
 
+def _names_of(key: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key or ()
+
+
 ValueFormat = Literal["json", "text", "avro", "protobuf", "json_schema"]
 # Of these a value in the source and the one in bronze are one text.
 _TYPES_OF_KEYS = ("string", "int", "long")
 
 
-def _check_followed(source: Source, follows: str, key: str) -> None:
-    """ValueError where rows of bronze could not be found by this key of rows that change."""
-    column = source.columns.get(key)
-    if column is None or column.nullable or column.type not in _TYPES_OF_KEYS:
-        raise ValueError(
-            f"`{key}`, the key of `{follows}`, has to be a column of type "
-            f"{', '.join(_TYPES_OF_KEYS)}, and `not null`"
-        )
-    if column.trim or column.from_text:
-        raise ValueError(
-            f"`{key}`, the key, has to be a column as the source has it: without `trim` or "
-            "`from_text`"
-        )
+def _check_followed(source: Source, follows: str) -> None:
+    """ValueError where rows of bronze could not be found by their key of rows that change."""
+    if len(set(source.followed_key)) < len(source.followed_key):
+        raise ValueError(f"the key of `{follows}` names a column twice")
+    for key in source.followed_key:
+        column = source.columns.get(key)
+        if column is None or column.nullable or column.type not in _TYPES_OF_KEYS:
+            raise ValueError(
+                f"`{key}`, the key of `{follows}`, has to be a column of type "
+                f"{', '.join(_TYPES_OF_KEYS)}, and `not null`"
+            )
+        if column.trim or column.from_text:
+            raise ValueError(
+                f"`{key}`, the key, has to be a column as the source has it: without `trim` or "
+                "`from_text`"
+            )
     if source.unique is not None:
         raise ValueError(f"`{follows}` has its `key`, and goes with no `unique`")
     if source.when is not None or source.explode is not None:
@@ -651,36 +662,40 @@ class KafkaSource(Source):
         time = self.event_time
         if time.column == kafka_columns.TIME and (time.format != "iso8601" or time.zone):
             raise ValueError(f"event_time: {kafka_columns.TIME} needs no format and no zone")
-        if self.kafka.changes and self.kafka.key:
-            self._check_changes(self.kafka.changes, self.kafka.key)
+        if self.kafka.changes:
+            self._check_changes(self.kafka.changes)
         return self
 
-    def _check_changes(self, changes: str, key: str) -> None:
-        _check_followed(self, f"changes: {changes}", key)
+    def _check_changes(self, changes: str) -> None:
+        _check_followed(self, f"changes: {changes}")
         if self.format != "json" or self.key_format not in ("text", "json"):
             raise ValueError(
                 f"`changes: {changes}` takes values of the format json, and keys of text or json"
             )
-        path = self.columns[key].path(key)
-        if changes == "upsert" and path[0] != kafka_columns.KEY:
-            raise ValueError(
-                f"`{key}`, the key of `changes: upsert`, has to come of the message's key, which a "
-                "message without a value has too: `_key`, or with `key_format: json` a `field` of "
-                "it, as in `{type: long not null, field: _key.id}`"
-            )
-        if changes == "debezium" and (len(path) > 1 or path[0] in kafka_columns.TYPES):
-            raise ValueError(
-                f"`{key}`, the key of `changes: debezium`, has to be a field of the row itself, "
-                "which Debezium's keys have too"
-            )
+        for key in self.followed_key:
+            path = self.columns[key].path(key)
+            if changes == "upsert" and path[0] != kafka_columns.KEY:
+                raise ValueError(
+                    f"`{key}`, the key of `changes: upsert`, has to come of the message's key, "
+                    "which a message without a value has too: `_key`, or with `key_format: json` "
+                    "a `field` of it, as in `{type: long not null, field: _key.id}`"
+                )
+            if changes == "debezium" and (len(path) > 1 or path[0] in kafka_columns.TYPES):
+                raise ValueError(
+                    f"`{key}`, the key of `changes: debezium`, has to be a field of the row "
+                    "itself, which Debezium's keys have too"
+                )
 
     @property
     def label(self) -> str:
         return f"kafka: {self.kafka.label}"
 
     @property
-    def followed_key(self) -> str | None:
-        return self.kafka.key
+    def followed_key(self) -> tuple[str, ...]:
+        return _names_of(self.kafka.key)
+
+
+_DeltaKey = Annotated[tuple[ColumnName, ...], Field(min_length=2, strict=False)]
 
 
 class DeltaTableSource(_Model):
@@ -701,9 +716,10 @@ class DeltaTableSource(_Model):
         "is accepted, skip it with a reject that tells so, or follow it: rows that went leave "
         "bronze, and new ones come",
     )
-    key: ColumnName | None = Field(
+    key: ColumnName | _DeltaKey | None = Field(
         default=None,
-        description="With `changes: follow`: the column whose value no other row of the table has",
+        description="With `changes: follow`: the column whose value no other row of the table has; "
+        "or several whose values none has together",
     )
 
 
@@ -720,12 +736,13 @@ class DeltaSource(Source):
             raise ValueError("`changes: follow` and `key` go together, under `delta`")
         if self.delta.key is None:
             return self
-        _check_followed(self, "changes: follow", self.delta.key)
-        if len(self.columns[self.delta.key].path(self.delta.key)) > 1:
-            raise ValueError(
-                f"`{self.delta.key}`, the key, has to be a column of the table, and no `field` "
-                "within another"
-            )
+        _check_followed(self, "changes: follow")
+        for key in self.followed_key:
+            if len(self.columns[key].path(key)) > 1:
+                raise ValueError(
+                    f"`{key}`, the key, has to be a column of the table, and no `field` within "
+                    "another"
+                )
         if self.delta.starting != "earliest":
             raise ValueError("`changes: follow` begins with what the table holds: no `starting`")
         return self
@@ -735,8 +752,8 @@ class DeltaSource(Source):
         return f"delta: {self.delta.table}"
 
     @property
-    def followed_key(self) -> str | None:
-        return self.delta.key
+    def followed_key(self) -> tuple[str, ...]:
+        return _names_of(self.delta.key)
 
     @property
     def named_place(self) -> str:

@@ -16,6 +16,7 @@ from tests.kit.running import clicks
 from tidemark.errors import SourceRefused
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.problems import PipelineFileInvalid
+from tidemark.pipeline.row_key import key_text
 from tidemark.sources.delta.files import slice_of
 from tidemark.sources.delta.following import (
     SourceChange,
@@ -62,14 +63,25 @@ class Table:
         DeltaTable(self.uri).delete(f"id IN ({', '.join(map(str, [-1, *ids]))})")
         self.held = {one: text for one, text in self.held.items() if one not in ids}
 
-    def since(self, version: int) -> SourceChange:
+    def since(self, version: int, *key: str) -> SourceChange:
         table = self.source
-        return source_change(table, Offset(table.id, version + 1, table.newest + 1), "id")
+        offset = Offset(table.id, version + 1, table.newest + 1)
+        return source_change(table, offset, key or ["id"])
 
 
 def as_rows(rows: dict[int, str]) -> pa.Table:
-    columns = {"id": pa.array(rows, pa.int64()), "text": pa.array(rows.values(), pa.string())}
+    """`tens` and `side` are a key as `id` is."""
+    columns = {
+        "id": pa.array(rows, pa.int64()),
+        "text": pa.array(rows.values(), pa.string()),
+        "tens": pa.array([one // 10 for one in rows], pa.int64()),
+        "side": pa.array([side(one) for one in rows], pa.string()),
+    }
     return pa.table(columns)
+
+
+def side(one: int) -> str:
+    return f"{one % 10},~"
 
 
 def read(table: SourceTable, found: SourceChange) -> dict[str, str]:
@@ -117,6 +129,11 @@ def test_it_is_the_difference_of_two_snapshots_whatever_came_between(
     came = {str(one): text for one, text in table.held.items() if one not in same}
     assert sorted(found.came) == sorted(came)
     assert read(table.source, found) == came
+    together = table.since(version, "tens", "side")
+    assert together.new == found.new
+    for keys, of_both in ((found.gone, together.gone), (found.came, together.came)):
+        both = [key_text([str(int(one) // 10), side(int(one))]) for one in keys]
+        assert sorted(of_both) == sorted(both)
     place = Path(table.uri).parent / "new_rows.json"
     place.write_bytes(new_rows_text(found.new))
     assert read_new_rows(str(place), {}) == found.new
@@ -157,6 +174,8 @@ def test_a_key_of_several_rows_is_refused_where_its_rows_changed(
     DeltaTable(table.uri).delete("id = 1 AND text = 'a'")
     with pytest.raises(SourceRefused, match=r"several have one key \(1\)"):
         table.since(version)
+    # Which are two where another column tells them apart.
+    assert {*table.since(version, "text", "id").gone} == {"a,1", "b,2"}
 
 
 def test_a_batch_reads_what_was_begun_and_nothing_of_a_range_in_which_rows_changed(
@@ -201,6 +220,8 @@ COLUMNS = {"id": "long not null", "at": "timestamp", "key": "string", "amount": 
         ({"key": "nobody"}, {}, "has to be a column of type"),
         ({"key": "key"}, {}, "`not null`"),
         ({"key": "at"}, {}, "has to be a column of type"),
+        ({"key": ["id", "at"]}, {}, "`at`, the key of `changes: follow`, has to be a column"),
+        ({"key": ["id", "id"]}, {}, "names a column twice"),
         ({"starting": "latest"}, {}, "no `starting`"),
         ({}, {"unique": {"by": "id", "within": "1 day"}}, "goes with no `unique`"),
         ({}, {"when": {"field": "key", "in": ["a"]}}, "`when` or `explode`"),

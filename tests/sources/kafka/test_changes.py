@@ -22,7 +22,7 @@ from tidemark.sources.kafka.values import ValueUnusable
 from tidemark.sources.notes import FollowedOffsets
 from tidemark.sources.planned_source import Position
 
-UPSERT, DEBEZIUM = RowKeys("upsert", ()), RowKeys("debezium", ("id",))
+UPSERT, DEBEZIUM = RowKeys("upsert", ((),)), RowKeys("debezium", (("id",),))
 
 
 def message(offset: int, key: Any, value: Any, partition: int = 0) -> Any:
@@ -117,6 +117,27 @@ def test_the_row_of_an_event_is_told_by_its_key(
     assert DEBEZIUM.change(message(3, key, value), LineReader()) == expected
 
 
+@pytest.mark.parametrize(
+    ("key", "after", "expected"),
+    [
+        ({"id": 7, "land": "DE"}, {"id": 7, "land": "DE"}, "DE,7"),
+        ({"id": 7, "land": "a,~"}, {"id": 7, "land": "a,~"}, "a~,~~,7"),
+        ({"land": "DE", "id": "7", "more": 1}, {"land": "DE", "id": 7}, "DE,7"),
+        ({"id": 7}, {"id": 7, "land": "DE"}, None),
+        ({"id": 7, "land": None}, {"id": 7, "land": None}, None),
+        ({"id": 7, "land": "DE"}, {"id": 7, "land": "AT"}, None),
+    ],
+)
+def test_of_a_key_of_several_fields_each_tells_the_row(
+    key: Any, after: Any, expected: str | None
+) -> None:
+    keys = RowKeys("debezium", (("land",), ("id",)))
+    written = message(3, json.dumps(key), event("u", after))
+    assert keys.change(written, LineReader()) == (expected, False)
+    removed = expected or (None if len(key) < 2 or key["land"] is None else "DE,7")
+    assert keys.change(message(3, json.dumps(key), None), LineReader()) == (removed, True)
+
+
 def test_a_table_that_was_emptied_is_refused() -> None:
     with pytest.raises(SourceRefused, match=r"offset 3, says that the table was emptied"):
         DEBEZIUM.change(message(3, None, event("t", None)), LineReader())
@@ -145,6 +166,8 @@ def test_the_row_of_an_event_is_as_exact_as_the_event() -> None:
         ({}, {"when": {"field": "key", "in": ["a"]}}, "no `when`"),
         ({}, {"format": "text", "columns": {"_key": "string not null", "value": "string"}}, "json"),
         ({"changes": "debezium"}, {}, "a field of the row itself"),
+        ({"key": ["_key", "amount"]}, {}, "`amount`, the key of `changes: upsert`, has to come"),
+        ({"key": ["_key", "_key"]}, {}, "names a column twice"),
     ],
 )
 def test_what_does_not_go_with_changes_is_refused(
@@ -183,7 +206,10 @@ def test_the_key_is_that_of_the_message() -> None:
         "columns": {"id": {"type": "long not null", "field": "_key.id"}},
     }
     of_json["columns"]["_key"] = {"type": "string", "field": "_key.name"}  # type: ignore[index]
-    assert RowKeys.of(source({"key": "id"}, **of_json)) == RowKeys("upsert", ("_key", "id"))
+    assert RowKeys.of(source({"key": "id"}, **of_json)) == RowKeys("upsert", (("_key", "id"),))
+    of_json["columns"]["place"] = {"type": "string not null", "field": "_key.at.place"}
+    keys = RowKeys.of(source({"key": ["place", "id"]}, **of_json))
+    assert keys == RowKeys("upsert", (("_key", "at", "place"), ("_key", "id")))
     columns = {"id": "long not null"}
     keys = RowKeys.of(source({"key": "id", "changes": "debezium"}, columns=columns))
     assert keys == DEBEZIUM

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from tidemark.errors import SourceRefused
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
+from tidemark.pipeline.row_key import BETWEEN, ESCAPE
 from tidemark.sources.delta.files import slice_of
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import DeltaPart, Offset
@@ -95,9 +96,10 @@ def read_new_rows(place: str, options: Options) -> tuple[NewRows, ...]:
     return _NEW.validate_json(read_bytes(place, options))
 
 
-def source_change(table: SourceTable, offset: Offset, key: str) -> SourceChange:
-    """What the versions of an offset changed, by a key that no two rows of the table share; null is
-    none. Reads the files that only one of the two snapshots has, and of the others the key.
+def source_change(table: SourceTable, offset: Offset, key: Sequence[str]) -> SourceChange:
+    """What the versions of an offset changed, by a key that no two rows of the table share, of one
+    column or several; null is none. Reads the files that only one of the two snapshots has, and of
+    the others the key.
 
     SourceRefused where a key of these rows is of several rows, where there are too many rows, or
     where a file cannot be read; DataDamaged where the log does not tell what the table held.
@@ -140,7 +142,7 @@ def _keys(rows: pa.Table) -> tuple[str, ...]:
     return tuple(str(one) for one in rows["key"].to_pylist() if one is not None)
 
 
-def _rows(table: SourceTable, held: Mapping[str, HeldFile], key: str) -> pa.Table:
+def _rows(table: SourceTable, held: Mapping[str, HeldFile], key: Sequence[str]) -> pa.Table:
     """The rows of files, in the columns of `_ROWS`."""
     pieces = [_ROWS.empty_table()]
     for path, one in held.items():
@@ -151,17 +153,25 @@ def _rows(table: SourceTable, held: Mapping[str, HeldFile], key: str) -> pa.Tabl
             digests = [blake2b(line, digest_size=16).digest() for line in values]
             places = typed.origin["_row"]
             columns: list[Any]
-            columns = [_key(typed.rows, key), digests, pa.repeat(path, len(digests)), places]
+            rows: Array = typed.rows
+            fields = dict(zip(rows.type.names, rows.flatten(), strict=True))
+            keys = keys_of(fields, key, len(digests))
+            columns = [keys, digests, pa.repeat(path, len(digests)), places]
             piece = pa.table(dict(zip(_ROWS.names, columns, strict=True)), _ROWS)
             pieces.append(piece.filter(one.is_live(places)))
     return pa.concat_tables(pieces)
 
 
-def _key(rows: Array, key: str) -> Array:
-    place = rows.type.get_field_index(key)
-    if place < 0:
-        return pa.nulls(len(rows), pa.string())
-    return rows.field(place).cast(pa.string())
+def keys_of(columns: Mapping[str, Array], key: Sequence[str], rows: int) -> Array:
+    """As `row_key.key_text` has them; null where a column is null, or not there."""
+    if not set(key) <= columns.keys():
+        return pa.nulls(rows, pa.string())
+    texts = [columns[name].cast(pa.string()) for name in key]
+    if len(texts) == 1:
+        return texts[0]
+    escaped = [pc.replace_substring(one, ESCAPE, ESCAPE * 2) for one in texts]
+    parts = [pc.replace_substring(one, BETWEEN, ESCAPE + BETWEEN) for one in escaped]
+    return pc.binary_join_element_wise(*parts, BETWEEN)
 
 
 def _compared(table: SourceTable, old: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -210,7 +220,7 @@ def _compared(table: SourceTable, old: pa.Table, now: pa.Table) -> tuple[pa.Tabl
 
 
 def _check_unique(
-    table: SourceTable, key: str, held: Mapping[str, HeldFile], changed: Array
+    table: SourceTable, key: Sequence[str], held: Mapping[str, HeldFile], changed: Array
 ) -> None:
     """No file that did not change has a row of these keys."""
     if not len(changed):
@@ -218,12 +228,13 @@ def _check_unique(
     found: list[str] = []
     for path, one in held.items():
         before, place = 0, table.uri_of(one.file)
-        for rows in parquet_rows(path, place, table.options, "It is gone", [key]):
-            if key not in rows.column_names:
+        for rows in parquet_rows(path, place, table.options, "It is gone", [*key]):
+            if not set(key) <= {*rows.column_names}:
                 break
             places = pa.array(np.arange(before, before + len(rows)))
             before += len(rows)
-            keys: Array = rows[key].cast(pa.string()).filter(one.is_live(places))
+            columns = dict(zip(rows.column_names, rows.columns, strict=True))
+            keys = keys_of(columns, key, len(rows)).filter(one.is_live(places))
             found += keys.filter(pc.is_in(keys, changed)).to_pylist()
     _refuse_repeated(table, found)
 

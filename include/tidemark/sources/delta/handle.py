@@ -92,10 +92,11 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
                 "Write the name under source.columns, or its `field`, as the table does, or take "
                 "it out."
             )
-        if self._follows and self._key in table.now.metadata().partition_columns:
+        by = table.now.metadata().partition_columns
+        if self._follows and (parted := [name for name in self._key if name in by]):
             raise SourceRefused(
-                f"The table {table.uri} is partitioned by {self._key}, the key of `changes: "
-                "follow`: its files do not have it. Nothing was read. Name another key."
+                f"The table {table.uri} is partitioned by {', '.join(parted)}, of the key of "
+                "`changes: follow`: its files do not have it. Nothing was read. Name another key."
             )
 
     @staticmethod
@@ -159,10 +160,10 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         return isinstance(followed, FollowedVersions) and position.offset.next >= followed.next
 
     @property
-    def _key(self) -> str:
-        """What the table calls the column of the key."""
-        name = str(self.delta.key)
-        return self.pipeline.source.columns[name].path(name)[0]
+    def _key(self) -> tuple[str, ...]:
+        """What the table calls the columns of the key."""
+        source = self.pipeline.source
+        return tuple(source.columns[name].path(name)[0] for name in source.followed_key)
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         position, table, offset = self._check_nothing_lost(ingest)

@@ -278,7 +278,9 @@ def parquet_rows(
             # A type that has no JSON is told before a row is read.
             encoder_of(column.type)
         if names is not None:
-            schema = pa.schema([one for one in schema if one.name in names])
+            # In the order of the names, as the batches have them.
+            chosen = [one for one in schema if one.name in names]
+            schema = pa.schema(sorted(chosen, key=lambda one: names.index(one.name)))
         for batch in file.iter_batches(_rows_at_once(file), columns=names):
             # Digits of a time beyond microseconds are cut off, as the judge cuts them off.
             yield pa.Table.from_batches([batch]).cast(schema, safe=False)

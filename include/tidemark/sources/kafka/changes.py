@@ -24,6 +24,7 @@ from tidemark.errors import SourceRefused
 from tidemark.judge.json_text import LineReader, NotAnObject, Number, json_text
 from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import NO_KEY, ROW_DELETED, SUPERSEDED
+from tidemark.pipeline.row_key import key_text
 from tidemark.sources.kafka.offsets import OffsetRange
 from tidemark.sources.kafka.values import ValueUnusable
 
@@ -46,22 +47,20 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True)
 class RowKeys:
-    """How the row is told that a message changes: by the field at `path` of the message's key, or
-    by all of a key that is text (`path` is empty)."""
+    """How the row is told that a message changes: by the fields at `paths` of the message's key, or
+    by all of a key that is text (its one path is empty)."""
 
     form: Form
-    path: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, source: KafkaSource) -> RowKeys | None:
         """Those of a source; None where its messages change no rows."""
-        form, name = source.kafka.changes, source.kafka.key
-        if form is None or name is None:
+        form = source.kafka.changes
+        if form is None:
             return None
-        path = source.columns[name].path(name)
-        if form == "debezium":
-            return cls(form, path)
-        return cls(form, path[1:] if source.key_format == "text" else path)
+        paths = tuple(source.columns[name].path(name) for name in source.followed_key)
+        return cls(form, ((),) if form == "upsert" and source.key_format == "text" else paths)
 
     def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool]:
         """The key of the row as text, and is the row deleted? None: the message names no row.
@@ -82,7 +81,7 @@ class RowKeys:
                 "it (source.kafka.starting)."
             )
         after = event.get("after")
-        if operation in _WRITES and type(after) is dict and _text(after.get(self.path[0])) != key:
+        if operation in _WRITES and type(after) is dict and self._told_by(after) != key:
             return None, False
         return key, operation == _REMOVES
 
@@ -109,7 +108,7 @@ class RowKeys:
             text = data.decode() if isinstance(data, bytes) else data
         except UnicodeDecodeError:
             return None
-        if not self.path:
+        if self.paths == ((),):
             return text
         # A key that is one value is no line.
         try:
@@ -119,11 +118,18 @@ class RowKeys:
         if self.form == "debezium":
             found = found["_key"]
             found = _payload(found) if type(found) is dict else None
-        for name in self.path:
-            if type(found) is not dict:
-                return None
-            found = found.get(name)
-        return _text(found)
+        return self._told_by(found)
+
+    def _told_by(self, fields: Any) -> str | None:
+        """What they have at the paths; None where one is none."""
+        texts = []
+        for path in self.paths:
+            found = fields
+            for name in path:
+                found = found.get(name) if type(found) is dict else None
+            texts.append(_text(found))
+        known = [one for one in texts if one is not None]
+        return key_text(known) if len(known) == len(texts) else None
 
 
 def _payload(event: dict[str, Any]) -> dict[str, Any]:

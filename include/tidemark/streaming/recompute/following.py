@@ -32,6 +32,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.kafka_columns import PARTITION
+from tidemark.pipeline.row_key import key_sql
 from tidemark.printed import counted
 from tidemark.quality.validate import check_none_failed
 from tidemark.quality.verdicts import verdict_line, warnings
@@ -73,6 +74,7 @@ from tidemark.streaming.recompute.retraction import (
     Hits,
     bronze_at,
     hits_of,
+    key_of_bronze,
     literal,
     move,
     table_at,
@@ -226,9 +228,9 @@ def _rows_of(
     which they are."""
     key = run.pipeline.source.followed_key
     in_bronze = bronze_at(spark, run, version)
-    text = F.col(f"`{key}`").cast("string").alias("_key")
+    text = F.expr(key_of_bronze(key)).alias("_key")
     counts = _counts(spark, in_bronze.select(text), (*found.gone, *found.came))
-    refused = f"What {found.label} changed cannot be followed: of the key {key} "
+    refused = f"What {found.label} changed cannot be followed: of the key {', '.join(key)} "
     if several := [one for one, number in counts.items() if number > 1]:
         raise _refusal(f"{refused}bronze has several rows", several, found.way_on)
     gone = set(found.gone)
@@ -238,7 +240,7 @@ def _rows_of(
     there = [one for one in found.gone if one in counts]
     missing = tuple(one for one in found.gone if one not in counts) if found.were_read else ()
     if missing:
-        _check_rejected(spark, run, missing, str(key), refused, found.way_on)
+        _check_rejected(spark, run, missing, refused, found.way_on)
     if len(there) > _MOST_GONE:
         raise RetractionRefused(
             f"{found.label[0].upper()}{found.label[1:]} changed {len(there):,} rows of bronze, and "
@@ -248,7 +250,7 @@ def _rows_of(
     if not there:
         return "false", None, missing
     listed = ", ".join(map(literal, there))
-    condition = f"CAST(`{key}` AS STRING) IN ({listed})"
+    condition = f"{key_of_bronze(key)} IN ({listed})"
     if found.parts is not None:
         _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
     asked = AskedRows(f"of {found.label}", condition)
@@ -263,20 +265,23 @@ def _check_parts(rows: DataFrame, parts: Mapping[str, int]) -> None:
 
 
 def _check_rejected(
-    spark: SparkSession, run: Run, keys: Sequence[str], key: str, refused: str, way_on: str
+    spark: SparkSession, run: Run, keys: Sequence[str], refused: str, way_on: str
 ) -> None:
     """Rows that bronze does not have were rejected, or retracted by a person; nothing else."""
     tables, source = run.warehouse, run.pipeline.source
-    (name,) = source.columns[key].path(key)
+    fields = [source.columns[name].path(name)[0] for name in source.followed_key]
+    places = [literal(f"$['{one}']") for one in fields]
+    of_raw = key_sql([f"get_json_object(raw, {one})" for one in places])
     rejects = tables.rejects
     raw = table_at(spark, rejects, rejects.existing().version()).select(
-        F.get_json_object("raw", f"$['{name}']").alias("_key")
+        F.expr(of_raw).alias("_key")
     )
     known = _counts(spark, raw, keys)
     retracted: TablePlace = tables.retracted
     if (table := retracted.open()) is not None:
         rows = table_at(spark, retracted, table.version())
-        known |= _counts(spark, rows.select(F.col(f"`{key}`").cast("string").alias("_key")), keys)
+        of_row = F.expr(key_of_bronze(source.followed_key)).alias("_key")
+        known |= _counts(spark, rows.select(of_row), keys)
     if missing := [one for one in keys if one not in known]:
         raise _refusal(f"{refused}neither bronze nor rejects have a row", missing, way_on)
 

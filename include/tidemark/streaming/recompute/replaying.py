@@ -99,7 +99,7 @@ def check_may_replay(run: Run) -> None:
     check_losses(run.pipeline, run.warehouse)
     admit(run.pipeline, run.settings)
     name, source = run.pipeline.name, run.pipeline.source
-    if source.followed_key is not None:
+    if source.followed_key:
         raise ReplayRefused(
             f"Bronze of {name} follows {source.label}, and what was rejected may be another row "
             f"there by now. {_UNTOUCHED} Mend it in the source; the next run follows."

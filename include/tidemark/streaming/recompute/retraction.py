@@ -29,6 +29,7 @@ from tidemark.pipeline.join_rules import scope_of
 from tidemark.pipeline.model import DeltaSource
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
+from tidemark.pipeline.row_key import key_sql
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import moved_at
@@ -205,10 +206,10 @@ def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
     source = run.pipeline.source
     if source.unique is not None:
         near = horizon_micros(source.unique)
-        _check_not_accepted_since(spark, run, rows, source.unique.by, near)
-    if isinstance(source, DeltaSource) and source.delta.key is not None:
-        _check_not_accepted_since(spark, run, rows, source.delta.key, None)
-        _check_not_changed_since(run, rows, source.delta.key, act)
+        _check_not_accepted_since(spark, run, rows, [source.unique.by], near)
+    if isinstance(source, DeltaSource) and source.followed_key:
+        _check_not_accepted_since(spark, run, rows, source.followed_key, None)
+        _check_not_changed_since(run, rows, act)
     return replace(hits, files=())
 
 
@@ -273,23 +274,28 @@ def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
 
 
 def _check_not_accepted_since(
-    spark: SparkSession, run: Run, rows: DataFrame, by: str, within_us: int | None
+    spark: SparkSession, run: Run, rows: DataFrame, by: Sequence[str], within_us: int | None
 ) -> None:
     """`within_us`: how far event times may be apart, in microseconds; None: as far as they will."""
     time = f"`{run.pipeline.source.event_time.column}`"
     bronze = bronze_at(spark, run, run.warehouse.bronze.existing().version())
     apart = F.abs(F.unix_micros(F.col(f"r.{time}")) - F.unix_micros(F.col(f"b.{time}")))
-    same = [F.col(f"r.`{by}`") == F.col(f"b.`{by}`")]
+    same = [F.col(f"r.`{one}`") == F.col(f"b.`{one}`") for one in by]
     near = [] if within_us is None else [apart <= within_us]
     twins = rows.alias("r").join(bronze.alias("b"), [*same, *near], "left_semi").count()
     if twins:
         raise RetractionRefused(
-            f"{twins:,} of these rows have the same {by} as rows that were accepted since: "
-            f"both would be in bronze. {_UNTOUCHED} Retract those first."
+            f"{twins:,} of these rows have the same {', '.join(by)} as rows that were accepted "
+            f"since: both would be in bronze. {_UNTOUCHED} Retract those first."
         )
 
 
-def _check_not_changed_since(run: Run, rows: DataFrame, key: str, act: str) -> None:
+def key_of_bronze(key: Sequence[str]) -> str:
+    """The text of a row's key, as `row_key.key_text` has it, in Spark SQL on bronze's columns."""
+    return key_sql([f"CAST(`{one}` AS STRING)" for one in key])
+
+
+def _check_not_changed_since(run: Run, rows: DataFrame, act: str) -> None:
     """Of a source that is followed: what it changed of these rows since, no act of its own took out
     of bronze, which did not have them."""
     plans = run.warehouse.file_at(run.warehouse.places.retractions)
@@ -297,7 +303,8 @@ def _check_not_changed_since(run: Run, rows: DataFrame, key: str, act: str) -> N
     # One that was killed before it had a plan has none.
     changes = (read_retraction(one) for one in since if CHANGE in one.names())
     missing = sorted({one for change in changes for one in change.missing})
-    found = rows.where(F.col(f"`{key}`").cast("string").isin(missing)).count() if missing else 0
+    key = F.expr(key_of_bronze(run.pipeline.source.followed_key))
+    found = rows.where(key.isin(missing)).count() if missing else 0
     if found:
         raise RetractionRefused(
             f"The source has changed {found:,} of these rows since, or has them no more. "
