@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
 
 from tests.end_to_end.test_followed_changes import cases
 from tests.kit.kafka import make_topic, new_name, produce
 from tests.kit.killed import killed
+from tests.kit.registry import Registry, started_registry
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm, rewound
 from tests.kit.running import Place, clicks, run_warm, succeed
+from tests.sources.kafka.test_values import written
 from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.unfinished_act import unfinished_act
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
 
-Form = Literal["upsert", "upsert by json", "debezium", "debezium with schemas"]
-FORMS: tuple[Form, ...] = ("upsert", "upsert by json", "debezium", "debezium with schemas")
+Form = Literal["upsert", "upsert by json", "debezium", "debezium with schemas", "debezium as avro"]
+FORMS: tuple[Form, ...] = get_args(Form)
 BEGIN = datetime(2026, 7, 1, 10, tzinfo=UTC)
 MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
 TABLES = {
@@ -54,7 +56,23 @@ KEYS: Mapping[str, tuple[str | list[str], Mapping[str, Any]]] = {
         ["half", "side"],
         {"columns": {"half": "long not null", "side": "string not null"}},
     ),
+    "debezium as avro": (
+        "id",
+        {"columns": {"id": "long not null"}, "format": "avro", "key_format": "avro"},
+    ),
 }
+_NULLABLE = ["null", "string"]
+# As Debezium's connectors name them; an amount may be text, for rejects.
+AVRO_KEY = {"type": "record", "name": "Key", "namespace": "shop.orders",
+            "fields": [{"name": "id", "type": "long"}]}  # fmt: skip
+AVRO_ROW = {**AVRO_KEY, "name": "Value", "fields": [
+    {"name": "id", "type": "long"}, {"name": "at", "type": "string"},
+    {"name": "key", "type": _NULLABLE}, {"name": "amount", "type": ["long", "string"]},
+]}  # fmt: skip
+AVRO_EVENT = {**AVRO_KEY, "name": "Envelope", "fields": [
+    {"name": "before", "type": ["null", AVRO_ROW]}, {"name": "after", "type": ["null", "Value"]},
+    {"name": "op", "type": "string"},
+]}  # fmt: skip
 # Minute, key, amount; an amount that is text is rejected.
 Row = tuple[int, str, Any]
 
@@ -69,6 +87,8 @@ class Topic:
     name: str
     rows: dict[int, Row | None] = field(default_factory=dict)
     sent: int = 0
+    # Of the key, and of the event, with a registry.
+    schemas: tuple[int, int] = 0, 0
 
     def send(self, *changes: tuple[int, Row | None]) -> None:
         """Each as a message, in this order; a key's partition is its own."""
@@ -81,10 +101,12 @@ class Topic:
                 self.sent += len(said)
         self.rows |= dict(changes)
 
-    def _key(self, one: int) -> str:
+    def _key(self, one: int) -> str | bytes:
         if self.form == "upsert":
             return str(one)
         key = self._fields_of_key(one)
+        if "avro" in self.form:
+            return written(self.schemas[0], AVRO_KEY, key)
         return json.dumps(
             {"schema": {"type": "struct"}, "payload": key} if "schemas" in self.form else key
         )
@@ -92,7 +114,7 @@ class Topic:
     def _fields_of_key(self, one: int) -> Mapping[str, Any]:
         return {"half": one // 2, "side": ",~"[one % 2]} if "schemas" in self.form else {"id": one}
 
-    def _values(self, one: int, row: Row | None) -> Iterator[str | None]:
+    def _values(self, one: int, row: Row | None) -> Iterator[str | bytes | None]:
         fields = None
         if row is not None:
             at = f"{BEGIN + timedelta(minutes=row[0]):%Y-%m-%dT%H:%M:%SZ}"
@@ -104,7 +126,8 @@ class Topic:
         event = {"before": None, "after": state, "op": "d" if state is None else "u"}
         if "schemas" in self.form:
             event = {"schema": {"type": "struct"}, "payload": event}
-        yield json.dumps(event)
+        as_avro = "avro" in self.form
+        yield written(self.schemas[1], AVRO_EVENT, event) if as_avro else json.dumps(event)
         if state is None:
             yield None
 
@@ -118,7 +141,13 @@ class Topic:
         )
 
 
-def topic_at(root: Path, broker: Broker, form: Form = "upsert", **kafka: Any) -> Topic:
+def topic_at(
+    root: Path,
+    broker: Broker,
+    form: Form = "upsert",
+    registry: Registry | None = None,
+    **kafka: Any,
+) -> Topic:
     topic = make_topic(broker, new_name("changes"), 2)
     key, said = KEYS[form]
     source = {
@@ -129,9 +158,14 @@ def topic_at(root: Path, broker: Broker, form: Form = "upsert", **kafka: Any) ->
         },
         "event_time": {"column": "at"},
     }  # fmt: skip
-    plain = {"servers": broker.servers, "security_protocol": "PLAINTEXT"}
+    plain: dict[str, Any] = {"servers": broker.servers, "security_protocol": "PLAINTEXT"}
+    if registry is not None:
+        plain["schema_registry"] = {"url": registry.url}
     place = Place(root, clicks(source=source, tables=TABLES), connections={"broker": plain})
-    return Topic(broker, form, place, topic)
+    found = Topic(broker, form, place, topic)
+    if registry is not None:
+        found.schemas = registry.add("key", AVRO_KEY), registry.add("value", AVRO_EVENT)
+    return found
 
 
 def check(spark: SparkSession, topic: Topic, rewound: int = 0) -> None:
@@ -179,7 +213,12 @@ def drawn(draw: Random, topic: Topic, many: int) -> list[tuple[int, Row | None]]
 def test_random_changes_are_followed_run_by_run(
     spark: SparkSession, broker: Broker, tmp_path: Path, form: Form
 ) -> None:
-    draw, topic = Random(form), topic_at(tmp_path / "root", broker, form)
+    with started_registry() as registry:
+        asked = registry if "avro" in form else None
+        _check_followed(spark, Random(form), topic_at(tmp_path / "root", broker, form, asked))
+
+
+def _check_followed(spark: SparkSession, draw: Random, topic: Topic) -> None:
     for number in range(4):
         topic.send(*drawn(draw, topic, draw.choice([1, 4, 9])))
         succeed(spark, topic.place, f"run-{number}")
@@ -272,6 +311,35 @@ def test_a_row_that_a_person_took_out_comes_back_with_its_next_message_only(
     topic.send((3, (21, "b", 30)))
     succeed(spark, topic.place, "third")
     check(spark, topic)
+
+
+@pytest.mark.long
+def test_an_event_whose_schema_nobody_has_stops_the_run_until_it_is_there_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    with started_registry() as registry:
+        topic = topic_at(tmp_path / "root", broker, "debezium as avro", registry)
+        topic.send((1, (7, "a", 1)), (2, (8, "a", 1)))
+        away = registry.schemas.pop(topic.schemas[0])
+        for name in ("first", "second"):
+            failed = run_warm(spark, topic.place, name).error
+            assert failed is not None
+            assert "has no schema of the id 1, which messages" in failed.message
+        registry.schemas[topic.schemas[0]] = away
+        succeed(spark, topic.place, "third")
+        check(spark, topic)
+        changed = {**AVRO_EVENT, "doc": "another id"}
+        topic.schemas = topic.schemas[0], registry.add("value", changed)
+        away = registry.schemas.pop(topic.schemas[1])
+        topic.send((1, (7, "b", 2)), (2, None))
+        failed = run_warm(spark, topic.place, "fourth").error
+        assert failed is not None
+        assert "has no schema of the id 3, which messages" in failed.message
+        assert unfinished_act(topic.place.warehouse) is None
+        assert topic.place.bronze().num_rows == 2
+        registry.schemas[topic.schemas[1]] = away
+        succeed(spark, topic.place, "fifth")
+        check(spark, topic)
 
 
 def test_a_key_that_moved_to_another_partition_is_refused_and_nothing_changes(

@@ -650,7 +650,7 @@ class KafkaSource(Source):
         with_fields = set() if self.key_format == "text" else {kafka_columns.KEY}
         own = kafka_columns.TYPES.keys()
         firsts = {name: column.path(name)[0] for name, column in self.columns.items()}
-        if with_fields - set(firsts.values()):
+        if with_fields - set(firsts.values()) and self.kafka.changes != "debezium":
             raise ValueError("key_format: no column is made of `_key`")
         kafka_columns.check_types(
             {name: one.type for name, one in self.columns.items() if name in own - with_fields}
@@ -668,9 +668,10 @@ class KafkaSource(Source):
 
     def _check_changes(self, changes: str) -> None:
         _check_followed(self, f"changes: {changes}")
-        if self.format != "json" or self.key_format not in ("text", "json"):
+        if self.format in ("text", "protobuf") or self.key_format == "protobuf":
             raise ValueError(
-                f"`changes: {changes}` takes values of the format json, and keys of text or json"
+                f"`changes: {changes}` takes values of the formats json, avro and json_schema, and "
+                "keys of these or of text"
             )
         for key in self.followed_key:
             path = self.columns[key].path(key)

@@ -11,18 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import clicks
-from tidemark.errors import PipelineInvalid, SourceRefused
+from tests.sources.kafka.test_values import written
+from tidemark.errors import InputNeeded, PipelineInvalid, SourceRefused
 from tidemark.judge.json_text import LineReader
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.model import KafkaSource
-from tidemark.sources.kafka.changes import RowKeys, newest_messages
+from tidemark.pipeline.model import KafkaSource, ValueFormat
+from tidemark.pipeline.row_key import key_text
+from tidemark.sources.kafka.changes import Form, RowKeys, newest_messages
 from tidemark.sources.kafka.offsets import OffsetRange, TopicOffset, offset_text
 from tidemark.sources.kafka.planning import followed_offset, is_read
-from tidemark.sources.kafka.values import ValueUnusable
+from tidemark.sources.kafka.values import MessageValues, ValueUnusable, schema_text
 from tidemark.sources.notes import FollowedOffsets
 from tidemark.sources.planned_source import Position
 
-UPSERT, DEBEZIUM = RowKeys("upsert", ((),)), RowKeys("debezium", (("id",),))
+
+def row_keys(form: Form, *paths: tuple[str, ...], keys: ValueFormat = "text") -> RowKeys:
+    return RowKeys(form, paths, MessageValues("json"), MessageValues(keys, of="key"))
+
+
+UPSERT, DEBEZIUM = row_keys("upsert", ()), row_keys("debezium", ("id",))
 
 
 def message(offset: int, key: Any, value: Any, partition: int = 0) -> Any:
@@ -31,6 +38,7 @@ def message(offset: int, key: Any, value: Any, partition: int = 0) -> Any:
         topic=lambda: "t",
         partition=lambda: partition,
         offset=lambda: offset,
+        headers=lambda: None,
         key=lambda: as_bytes[0],
         value=lambda: as_bytes[1],
     )
@@ -131,11 +139,79 @@ def test_the_row_of_an_event_is_told_by_its_key(
 def test_of_a_key_of_several_fields_each_tells_the_row(
     key: Any, after: Any, expected: str | None
 ) -> None:
-    keys = RowKeys("debezium", (("land",), ("id",)))
+    keys = row_keys("debezium", ("land",), ("id",))
     written = message(3, json.dumps(key), event("u", after))
     assert keys.change(written, LineReader()) == (expected, False)
     removed = expected or (None if len(key) < 2 or key["land"] is None else "DE,7")
     assert keys.change(message(3, json.dumps(key), None), LineReader()) == (removed, True)
+
+
+ROW = {
+    "type": "record", "name": "Value", "namespace": "shop.orders",
+    "fields": [{"name": "id", "type": "long"}, {"name": "land", "type": "string"}],
+}  # fmt: skip
+KEY = {**ROW, "name": "Key"}
+EVENT = {
+    "type": "record", "name": "Envelope", "namespace": "shop.orders",
+    "fields": [
+        {"name": "before", "type": ["null", ROW], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+    ],
+}  # fmt: skip
+
+
+def as_avro(key: Any, value: Any) -> Any:
+    """A message of Debezium's as Confluent's converter writes it: schema 1 of keys, 2 of values."""
+    found = message(3, None, None)
+    found.key = lambda: None if key is None else written(1, KEY, key)
+    found.value = lambda: None if value is None else written(2, EVENT, value)
+    return found
+
+
+def of_avro(schemas: dict[str, Any]) -> RowKeys:
+    columns = {"id": "long not null", "land": "string not null"}
+    formats = {"format": "avro", "key_format": "avro"}
+    kafka = {"changes": "debezium", "key": ["land", "id"]}
+    texts = {one: schema_text("AVRO", json.dumps(schema), {}) for one, schema in schemas.items()}
+    found = RowKeys.of(source(kafka, columns=columns, **formats), texts)
+    assert found is not None
+    return found
+
+
+@given(
+    st.sampled_from("cdru"),
+    st.tuples(st.integers(-9, 9), st.text("a,~é", max_size=3)),
+    st.none() | st.tuples(st.integers(-9, 9), st.text("a,~é", max_size=3)),
+)
+def test_events_of_avro_say_what_events_of_json_say(
+    op: str, key: tuple[int, str], after: tuple[int, str] | None
+) -> None:
+    names = ("id", "land")
+    own = dict(zip(names, key, strict=True))
+    state = None if after is None else dict(zip(names, after, strict=True))
+    keys, lines = of_avro({"1": KEY, "2": EVENT}), LineReader()
+    of_json = row_keys("debezium", ("land",), ("id",))
+    for same in (state, own):
+        said = {"before": None, "after": same, "op": op}
+        expected = of_json.change(message(3, json.dumps(own), event(op, same)), lines)
+        assert keys.change(as_avro(own, said), lines) == expected
+    assert keys.change(as_avro(own, None), lines) == (key_text([key[1], str(key[0])]), True)
+
+
+def test_schemas_that_events_name_are_asked_for_and_what_is_no_record_names_no_row() -> None:
+    own = {"id": 7, "land": "DE"}
+    one = as_avro(own, {"after": own, "op": "c"})
+    with pytest.raises(InputNeeded) as needed:
+        newest_messages([[one]], of_avro({"2": EVENT}))
+    assert needed.value.needed == ("1",)
+    keys = of_avro({"1": KEY, "2": EVENT})
+    assert newest_messages([[one]], keys, with_keys=True).keys == {"DE,7": (0, False)}
+    cut_off = one.key()[:-1]
+    one.key = lambda: cut_off
+    assert keys.change(one, LineReader()) == (None, False)
+    one.key = lambda: b"text"
+    assert keys.change(one, LineReader()) == (None, False)
 
 
 def test_a_table_that_was_emptied_is_refused() -> None:
@@ -168,6 +244,7 @@ def test_the_row_of_an_event_is_as_exact_as_the_event() -> None:
         ({"changes": "debezium"}, {}, "a field of the row itself"),
         ({"key": ["_key", "amount"]}, {}, "`amount`, the key of `changes: upsert`, has to come"),
         ({"key": ["_key", "_key"]}, {}, "names a column twice"),
+        ({}, {"format": "protobuf"}, "json, avro and json_schema"),
     ],
 )
 def test_what_does_not_go_with_changes_is_refused(
@@ -206,10 +283,12 @@ def test_the_key_is_that_of_the_message() -> None:
         "columns": {"id": {"type": "long not null", "field": "_key.id"}},
     }
     of_json["columns"]["_key"] = {"type": "string", "field": "_key.name"}  # type: ignore[index]
-    assert RowKeys.of(source({"key": "id"}, **of_json)) == RowKeys("upsert", (("_key", "id"),))
+    assert RowKeys.of(source({"key": "id"}, **of_json)) == row_keys(
+        "upsert", ("_key", "id"), keys="json"
+    )
     of_json["columns"]["place"] = {"type": "string not null", "field": "_key.at.place"}
     keys = RowKeys.of(source({"key": ["place", "id"]}, **of_json))
-    assert keys == RowKeys("upsert", (("_key", "at", "place"), ("_key", "id")))
+    assert keys == row_keys("upsert", ("_key", "at", "place"), ("_key", "id"), keys="json")
     columns = {"id": "long not null"}
     keys = RowKeys.of(source({"key": "id", "changes": "debezium"}, columns=columns))
     assert keys == DEBEZIUM

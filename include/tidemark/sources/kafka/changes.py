@@ -2,9 +2,9 @@
 
 `upsert`: a message is the row that its key names, as it is from now on; one without a value
 deletes that row. `debezium`: a change event, whose `after` is the row and whose operation `d`
-deletes it; it may stand in a `payload` beside its schema, and so may the key. An event without a
-value follows one that deletes, for compaction. Source: debezium.io, the connectors' sections *Data
-change events*.
+deletes it; as JSON it may stand in a `payload` beside its schema, and so may the key. An event
+without a value follows one that deletes, for compaction. Source: debezium.io, the connectors'
+sections *Data change events*, and *Avro Serialization*.
 
 Which message is newer its offset says: messages of one key lie in one partition. A message counts
 by its key alone, so that one that is rejected takes the place of the row of before, too.
@@ -15,18 +15,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from tidemark.errors import SourceRefused
+from tidemark.errors import InputNeeded, SourceRefused
 from tidemark.judge.json_text import LineReader, NotAnObject, Number, json_text
 from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import NO_KEY, ROW_DELETED, SUPERSEDED
 from tidemark.pipeline.row_key import key_text
 from tidemark.sources.kafka.offsets import OffsetRange
-from tidemark.sources.kafka.values import ValueUnusable
+from tidemark.sources.kafka.values import MessageValues, Schemas, ValueUnusable
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -48,29 +49,40 @@ _MOST_SHOWN = 5
 @dataclass(frozen=True)
 class RowKeys:
     """How the row is told that a message changes: by the fields at `paths` of the message's key, or
-    by all of a key that is text (its one path is empty)."""
+    by all of a key that is text (its one path is empty); and how values and keys are written. A key
+    of Debezium that is text is JSON."""
 
     form: Form
     paths: tuple[tuple[str, ...], ...]
+    values: MessageValues
+    keys: MessageValues
 
     @classmethod
-    def of(cls, source: KafkaSource) -> RowKeys | None:
-        """Those of a source; None where its messages change no rows."""
+    def of(cls, source: KafkaSource, schemas: Schemas = MappingProxyType({})) -> RowKeys | None:
+        """Those of a source; None where its messages change no rows. `schemas`: those that are
+        known of a registry."""
         form = source.kafka.changes
         if form is None:
             return None
         paths = tuple(source.columns[name].path(name) for name in source.followed_key)
-        return cls(form, ((),) if form == "upsert" and source.key_format == "text" else paths)
+        if form == "upsert" and source.key_format == "text":
+            paths = ((),)
+        values = MessageValues(source.format, schemas)
+        return cls(form, paths, values, MessageValues(source.key_format, schemas, "key"))
+
+    def needed(self, messages: Sequence[Message]) -> set[str]:
+        """The ids of schemas that these messages name and that are not known."""
+        return self.values.needed(messages) | self.keys.needed(messages)
 
     def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool]:
         """The key of the row as text, and is the row deleted? None: the message names no row.
         SourceRefused where it empties the table."""
-        value, key = message.value(), self._key(message.key(), lines)
+        value, key = message.value(), self._key(message, lines)
         if self.form == "upsert" or value is None:
             return key, value is None
         try:
-            event = _payload(lines.read(value))
-        except NotAnObject:
+            event = _payload(lines.read(self.values.line(value, self.values.header(message))))
+        except (NotAnObject, ValueUnusable):
             return key, False
         operation = event.get("op")
         if operation == _EMPTIES:
@@ -101,12 +113,15 @@ class RowKeys:
             )
         return json_text(after).encode()
 
-    def _key(self, data: bytes | str | None, lines: LineReader) -> str | None:
+    def _key(self, message: Message, lines: LineReader) -> str | None:
+        data = message.key()
         if data is None:
             return None
         try:
-            text = data.decode() if isinstance(data, bytes) else data
-        except UnicodeDecodeError:
+            if self.keys.format in ("avro", "json_schema"):
+                data = self.keys.line(data, self.keys.header(message))
+            text = data.decode()
+        except (UnicodeDecodeError, ValueUnusable):
             return None
         if self.paths == ((),):
             return text
@@ -198,13 +213,15 @@ def newest_messages(
     """Of messages of one topic, each read once; the keys where they are asked for.
 
     SourceRefused where messages of a key lie in several partitions, so that it is not told which is
-    newer; and as `RowKeys.change`.
+    newer; and as `RowKeys.change`. InputNeeded where they name schemas that are not known.
     """
     # Tasks import this module, and do without it.
     from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
     lines, read = LineReader(), [_READ.empty_table()]
     for messages in pieces:
+        if needed := keys.needed(messages):
+            raise InputNeeded(tuple(sorted(needed)))
         found = [keys.change(one, lines) for one in messages]
         columns: list[Any] = [
             [key for key, _ in found],

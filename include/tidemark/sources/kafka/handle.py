@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import (
     InputLost,
+    InputNeeded,
     LedgerUnbalanced,
     SourceChanging,
     SourceNotFound,
+    SourceRefused,
 )
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
@@ -184,9 +186,15 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         return partial(self._change, offset, position.batch)
 
     def _change(self, offset: Offset, after: int, act: str) -> FollowedChange:
-        """Raises as `newest_messages` and as `Slice.lines`."""
-        read = ranges(offset)
-        keys = self._newest(read, with_keys=True).keys
+        """Raises as `newest_messages` and as `Slice.lines`. Schemas are asked for anew: the batch
+        keeps those that it reads by."""
+        read, schemas = ranges(offset), dict[str, str | None]()
+        while True:
+            try:
+                keys = self._newest(read, schemas, with_keys=True).keys
+                break
+            except InputNeeded as error:
+                schemas |= self._asked_for(error.needed)
         offsets = ", ".join(f"{one.partition}: {one.first}-{one.last}" for one in read)
         return FollowedChange(
             FollowedOffsets(offset=offset_text(offset), after=after, act=act),
@@ -246,24 +254,22 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         from tidemark.sources.kafka.slices import in_slices
 
         read = [*map(OffsetRange.of, reading.read)]
-        parts = in_slices(read)
-        if self._row_keys is not None:
-            newest = self._newest(read)
-            return [self._slice(*together, newest=newest.only(together)) for together in parts]
-        if not self._slice().as_lines.ask_registry:
-            return [self._slice(*together) for together in parts]
-        from tidemark.sources.kafka.registry import kept_schemas
+        schemas: Schemas = {}
+        if self._slice().as_lines.ask_registry:
+            from tidemark.sources.kafka.registry import kept_schemas
 
-        schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
-        return [self._slice(*together, schemas=schemas) for together in parts]
+            schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
+        newest = None if self._row_keys is None else self._newest(read, schemas)
+        return [
+            self._slice(*together, schemas=schemas, newest=newest and newest.only(together))
+            for together in in_slices(read)
+        ]
 
     def provide(self, ingest: Checkpoint, batch: int, needed: Sequence[str]) -> None:
         """Schemas by their ids."""
-        from tidemark.sources.kafka.registry import asked_for, keep_schemas, kept_schemas
+        from tidemark.sources.kafka.registry import keep_schemas, kept_schemas
 
-        name = self.kafka.connection
-        registry = registry_of(self.settings.connections, name)
-        found = asked_for(registry, name, needed)
+        found = self._asked_for(needed)
         kept, asked_ms = kept_schemas(ingest), ingest.offsets(batch).batch_time_ms
         there = {one: text for one, text in found.items() if text is not None}
         update = {
@@ -271,6 +277,23 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
             "missing": {**kept.missing, **dict.fromkeys(found.keys() - there.keys(), asked_ms)},
         }
         keep_schemas(ingest, kept.model_copy(update=update))
+
+    def _asked_for(self, needed: Sequence[str]) -> dict[str, str | None]:
+        """What the registry has of these ids. Where messages change rows, SourceRefused where one
+        is not there: a verdict on its message would say that of the row."""
+        from tidemark.sources.kafka.registry import asked_for
+
+        name = self.kafka.connection
+        found = asked_for(registry_of(self.settings.connections, name), name, needed)
+        if self._row_keys and (missing := [one for one, text in found.items() if text is None]):
+            raise SourceRefused(
+                f"The schema registry of the connection `{name}` has no schema of the id "
+                f"{', '.join(missing)}, which messages of {self.kafka.label} name: so it is not "
+                "told which rows they change. Nothing was read. Register it again under this id; "
+                "or let a pipeline of a new name read the topic from behind these messages "
+                "(source.kafka.starting)."
+            )
+        return found
 
     def offsets_read(self, reading: Reading, lines: int) -> int | None:
         """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
@@ -354,12 +377,15 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         assert isinstance(self.pipeline.source, KafkaSource)
         return RowKeys.of(self.pipeline.source)
 
-    def _newest(self, read: Sequence[OffsetRange], with_keys: bool = False) -> NewestMessages:
-        """Which messages of these ranges count. SourceChanging where some are gone by now."""
+    def _newest(
+        self, read: Sequence[OffsetRange], schemas: Schemas, with_keys: bool = False
+    ) -> NewestMessages:
+        """Which messages of these ranges count. SourceChanging where some are gone by now; and as
+        `newest_messages`."""
         from tidemark.sources.kafka.changes import newest_messages
         from tidemark.sources.kafka.slices import in_slices
 
-        keys = self._row_keys
+        keys = self._slice(schemas=schemas).as_lines.row_keys
         assert keys is not None
         pieces = (self._slice(*together).messages() for together in in_slices(read))
         try:

@@ -124,7 +124,7 @@ class AsLines:
                 case "_offset":
                     found[OFFSET] = message.offset()
         fields = json.dumps(found, ensure_ascii=False).encode()[1:-1]
-        if self.keys is None:
+        if self.keys is None or KEY not in self.fields:
             return fields
         data = self.keys.bytes_of(message)
         key = b"null" if data is None else self.keys.line(data, self.keys.header(message))
@@ -144,10 +144,11 @@ def as_lines(
     assert isinstance(source, KafkaSource)
     declared = {column.path(name)[0] for name, column in source.columns.items()}
     fields = tuple(name for name in TYPES if name in declared)
-    text = KEY not in declared or source.key_format == "text"
+    row_keys = RowKeys.of(source, schemas)
+    text = (KEY not in declared and row_keys is None) or source.key_format == "text"
     keys = None if text else MessageValues(source.key_format, schemas, "key")
     values = MessageValues(source.format, schemas)
-    return AsLines(fields, most_bytes, values, keys, RowKeys.of(source), newest)
+    return AsLines(fields, most_bytes, values, keys, row_keys, newest)
 
 
 def spliced(value: bytes, fields: bytes) -> bytes:

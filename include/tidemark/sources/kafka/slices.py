@@ -56,7 +56,8 @@ class KafkaSlice(Slice):
         return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
     def typed(self, most_bytes: int) -> Iterator[TypedRows] | None:
-        if self.as_lines.values.format != "avro" or self.as_lines.fields:
+        lines = self.as_lines
+        if lines.values.format != "avro" or lines.fields or lines.row_keys is not None:
             return None
         return (self.as_lines.typed(one, most_bytes) for one in self._readable())
 

@@ -47,8 +47,8 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
     source, further = batch.streamed.placed, _needs_spark(batch)
     provided: set[str] = set()
     while reading.read:
-        slices = source.slices(batch.checkpoint, batch.number, reading)
         try:
+            slices = source.slices(batch.checkpoint, batch.number, reading)
             lines = judge_lines(spark, batch, slices, further, further or not repeated)
         except InputNeeded as error:
             # Asked for once: what is still needed then would be needed for ever.
