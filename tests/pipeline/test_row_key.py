@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.pipeline.row_key import key_sql, key_text
 from tidemark.sources.delta.following import keys_of
+from tidemark.streaming.arrow_rows import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,8 @@ def test_arrow_has_the_text_that_python_has(rows: list[tuple[str, int, str]]) ->
 
 def test_spark_has_the_text_that_python_has(spark: SparkSession) -> None:
     texts = [*TEXTS, "'\\", "é\n"]
-    rows = spark.createDataFrame(list(product(texts, texts)), "a string, b string")
+    pairs = [*product(texts, texts)]
+    rows = frame_of(spark, pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}))
     found = rows.selectExpr("a", "b", f"{key_sql(['a', 'b'])} AS k", f"{key_sql(['a'])} AS one")
     for a, b, k, one in found.collect():
         assert k == key_text([a, b])

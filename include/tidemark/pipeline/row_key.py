@@ -18,7 +18,7 @@ def key_text(texts: Sequence[str]) -> str:
 
 
 def key_sql(texts: Sequence[str]) -> str:
-    """The same in Spark SQL, of expressions of texts; null where one of them is."""
+    """An expression of Spark SQL that has `key_text` of expressions of texts; null where one is."""
     if len(texts) == 1:
         return texts[0]
     escaped = (f"replace({one}, '{ESCAPE}', '{ESCAPE * 2}')" for one in texts)

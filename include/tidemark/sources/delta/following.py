@@ -163,7 +163,7 @@ def _rows(table: SourceTable, held: Mapping[str, HeldFile], key: Sequence[str]) 
 
 
 def keys_of(columns: Mapping[str, Array], key: Sequence[str], rows: int) -> Array:
-    """As `row_key.key_text` has them; null where a column is null, or not there."""
+    """The texts of rows' keys (`row_key.key_text`); null where a column is null, or not there."""
     if not set(key) <= columns.keys():
         return pa.nulls(rows, pa.string())
     texts = [columns[name].cast(pa.string()) for name in key]
