@@ -132,7 +132,7 @@ def test_the_first_messages_begin_where_the_pipeline_does(broker: Broker, tmp_pa
         assert first.source["kafka"]["starting"] == {topic: {0: begin}}
         assert first.source["first_messages"] == {topic: {0: begin + 3}}
     of_pattern = first_of(topics(tmp_path, broker, kafka={"pattern": f"{topic}|none"}))
-    assert of_pattern.source["kafka"]["topics"] == [topic]
+    assert of_pattern.source["kafka"]["topic"] == topic
     named = {"topic": topic, "starting": {topic: {0: 8}}}
     assert first_of(topics(tmp_path, broker, kafka=named)).label == (
         "the only message of its source, of 1 partition"
