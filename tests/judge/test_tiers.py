@@ -131,6 +131,24 @@ FURTHER = (
     *('"x":1.50', '"x":null', '"x":1e400', '"y" : "\\u00e4 ä\\/"', '"y":",\\"x\\":5}"', '"z":true'),
     *('"x":{"b":[1E5,"1",{}]}', '"":[]', '"AT":-0', '"v":"\\\\"', '"y":"\\ud800"', '"x":01', ""),
     *('"x":{"b":1,"b":2}', '"at":1', '"c0":null', '"\\u0063\\u0030":1', '"\\u0078":1', '"p":1'),
+    *(
+        '"x":{"x":"y","y":[1 , 2]}',
+        '"x":[{"b":2},{"b":3,"x":-0}]',
+        '"x":"a b"',
+        '"x":NaN',
+        '"x":1.',
+    ),
+    *(
+        '"x":{"b":"\\ud800"}',
+        '"x" :\t[ ]',
+        '"\\"x":1',
+        '"x\\"":1',
+        '"a,b":1',
+        '"a:b":[2]',
+        '":1":3',
+    ),
+    *('"y":"x"', '"c1":"x"', '"c0":{"x":1}', f'"x":{"[" * 198}{"]" * 198}', f'"x":{"[" * 200}1'),
+    f'"x":{"[" * 200}{"]" * 200}',
 )
 AROUND = (
     "",
@@ -306,15 +324,57 @@ def test_all_tiers_come_to_the_exact_tiers_verdict_on_100000_lines(
     check_tiers_agree(*case)
 
 
-@pytest.mark.parametrize("unknown", ["keep", "ignore"])
-def test_lines_with_the_same_unknown_fields_are_taken_by_blocks(unknown: str) -> None:
-    line = '{"x":%d.50,"at":"2026-03-01T00:00:00Z","y" : "\\"x\\":ä","z":null}'
-    lines = [(line % number).encode() for number in range(200)]
-    with mock.patch.object(ColumnJudge, "judge") as by_columns:
-        judged = _judged(pipeline_of({}, unknown), lines, by_line=False)
-    by_columns.assert_not_called()
-    assert judged.accepted.num_rows == 200
-    kept = '{"x":7.50,"y":"\\"x\\":ä","z":null}' if unknown == "keep" else None
+TIME = '"at":"2026-03-01T00:00:00Z"'
+
+
+@pytest.mark.parametrize("unknown", ["keep", "ignore", "reject"])
+@pytest.mark.parametrize(
+    ("columns", "body"),
+    [
+        ({}, '"x":%d.50,"y" : "\\"x\\":ä","z":null'),
+        ({}, '"x":{"b":[%d,"a b"],"at":"x"},"my x":[]'),
+        ({"s": "struct<p:int>"}, '"s":{"p":1,"x":%d}'),
+        ({"s": "array<struct<p:int>>"}, '"s":[{"p":1,"x":{"s":%d}}]'),
+        ({"k": "map<string,int>"}, '"k":{"a":%d}'),
+        ({"n": "int", "m": "int not null"}, '"n":"many","o":%d'),
+        ({"n": "byte"}, '"n":%d'),
+        ({"d": "decimal(4,2)"}, '"d":%d1e-1'),
+        ({"u": {"type": "int", "field": "o.u"}}, '"o":{"u":%d,"v":1}'),
+    ],
+)
+def test_no_line_is_read_whole_of_which_a_few_fields_are_a_matter_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], body: str, unknown: str
+) -> None:
+    monkeypatch.setattr(judge_module, "_WORTH_LEARNING", 1)
+    lines = [f"{{{TIME},{body % number}}}".encode() for number in range(200)]
+    with mock.patch.object(ColumnJudge, "judge") as whole:
+        judged = _judged(pipeline_of(columns, unknown), lines, by_line=False)
+    whole.assert_not_called()
+    exact = _judged(pipeline_of(columns, unknown), lines, by_line=True)
+    assert judged.accepted == exact.accepted
+    assert judged.rejected == exact.rejected
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("learned", "later"),
+    [('"s":{"p":1},"p":7', '"s":{"p":1}'), ('",":1', '"t":"b",":5":1')],
+    ids=["a name within a column", "a name that may stand between two texts"],
+)
+def test_nothing_but_a_field_of_the_line_is_taken_for_an_unknown_one(
+    monkeypatch: pytest.MonkeyPatch, learned: str, later: str
+) -> None:
+    monkeypatch.setattr(judge_module, "_BLOCK_LINES", 20)
+    columns = {"s": "struct<p:int>", "t": "string", "c": {"type": "int", "field": ":null"}}
+    lines = [f"{{{TIME},{body}}}".encode() for body in (learned, later) for _ in range(20)]
+    check_tiers_agree(pipeline_of(columns), lines)
+
+
+def test_what_is_kept_of_an_unknown_field_is_as_it_stood_in_the_line() -> None:
+    line = '{"x":%d.50,"at":"2026-03-01T00:00:00Z","y" : "\\"x\\":ä","z":{"b" : [1E5]}}'
+    lines = [(line % number).encode() for number in range(2_000)]
+    judged = _judged(pipeline_of({}), lines, by_line=False)
+    kept = '{"x":7.50,"y":"\\"x\\":ä","z":{"b":[1E5]}}'
     assert judged.accepted["_extra"][7].as_py() == kept
 
 

@@ -10,12 +10,12 @@ pyarrow 26 crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -31,10 +31,10 @@ from tidemark.judge.fast_forms import (
 from tidemark.judge.fields import put_within
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
-from tidemark.judge.usual_fields import extra_of_line
 
 # RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
 _MOST_COLUMNS = 150
+_TWICE = re.compile(r"Column\((.+)\) was specified twice")
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,34 @@ class BlockRows:
     doubtful: Any
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A block that is not taken; `twice`: the path of a field, where it stands twice."""
+
+    twice: str | None = None
+
+
 class BlockReader:
-    """Reads blocks of lines; without columns that have no fast form. `usual` are unknown fields."""
+    """Reads blocks of lines; without columns that have no fast form. `cut`: names of fields that
+    hold null and nothing else, where they are."""
 
     def __init__(
         self,
         rules: Rules,
         forms: Mapping[tuple[str, ...], FastForm],
         limits: TimeLimits,
-        usual: Mapping[str, FastForm],
+        cut: Collection[str],
     ) -> None:
-        self._rules = rules
-        self._forms: dict[tuple[str, ...], FastForm] = {
-            **forms,
-            **{(name,): form for name, form in usual.items()},
-        }
+        self._columns = [column for column in rules.columns if column.path in forms]
+        self._event_time = rules.event_time.column
+        self._forms = forms
         self._limits = limits
-        self._extra = extra_of_line(usual) if usual and rules.unknown_fields == "keep" else None
-        required = {column.path for column in rules.columns if column.required}
-        expressions: dict[str, Any] = {}
-        schema: dict[str, Any] = {}
-        for path, form in self._forms.items():
+        required = {column.path for column in self._columns if column.required}
+        expressions: dict[str, Any] = dict.fromkeys(cut, "null")
+        schema: dict[str, Any] = dict.fromkeys(cut, pa.null())
+        self._twice = {f"/{name}": name for name in cut}
+        for path, form in forms.items():
+            self._twice["".join(f"/{name}" for name in path)] = path[-1]
             nullable = form.expression if path in required else f"(?:{form.expression}|null)"
             put_within(expressions, path, nullable)
             put_within(schema, path, form.read_as)
@@ -79,47 +86,60 @@ class BlockReader:
         """Which lines the reader may be given: as NumPy's booleans."""
         return _mask(pc.match_substring_regex(lines, self._expression))
 
-    def suspicious(self, lines: Array) -> Any:
-        """Promising lines for which a block is refused, and a few others: those in which a field's
-        name stands twice in quotes, and those that are not UTF-8."""
-        names = {json.dumps(name, ensure_ascii=False) for path in self._forms for name in path}
-        twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
-        odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
-        return _mask(reduce(pc.or_, [*twice, odd]))
+    def takes(self, lines: Array) -> Any:
+        """Which of a few lines this reader takes, as NumPy's booleans; where it takes no block of
+        them, those that are promising."""
+        promising = self.promising(lines)
+        read = self.read(lines.filter(pa.array(promising)))
+        if isinstance(read, BlockRows):
+            promising[promising] = ~read.doubtful
+        return promising
 
-    def read(self, lines: Array) -> BlockRows | None:
-        """Lines that are promising; None where the block is refused as a whole."""
-        texts = lines.to_pylist()
-        data = b"\n".join(texts)
-        options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    def suspicious(self, lines: Array, refusal: Refusal) -> Any:
+        """Promising lines for which a block was so refused, and a few others: those in which the
+        field's name stands twice in quotes, and those that are not UTF-8."""
+        odd = np.array([not _is_utf8(line) for line in lines.to_pylist()], np.bool_)
+        name = self._twice.get(refusal.twice or "")
+        if name is None:
+            return odd
+        quoted = json.dumps(name, ensure_ascii=False)
+        return odd | _mask(pc.greater(pc.count_substring(lines, quoted), 1))
+
+    def read(self, lines: Array) -> BlockRows | Refusal:
+        """Lines that are promising, all together."""
         try:
-            data.decode()
+            lines.cast(pa.string())
+            whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+            data = pc.binary_join(whole, b"\n")[0].as_buffer()
+            options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
             buffer: Any = pa.BufferReader(data)
             table = pj.read_json(buffer, options, self._parse)
-            return self._rows(table, texts)
-        except (pa.ArrowInvalid, UnicodeDecodeError, Refused):
-            return None
+            return self._rows(table) if table.num_rows == len(lines) else Refusal()
+        except pa.ArrowInvalid as error:
+            found = _TWICE.search(str(error))
+            return Refusal(found and found[1])
+        except Refused:
+            return Refusal()
 
-    def _rows(self, table: pa.Table, lines: Sequence[bytes]) -> BlockRows | None:
-        if table.num_rows != len(lines):
-            return None
-        columns, masks = [], []
-        for column in self._rules.columns:
+    def _rows(self, table: pa.Table) -> BlockRows:
+        columns = []
+        doubtful: Any = np.zeros(table.num_rows, np.bool_)
+        for column in self._columns:
             first, *within = column.path
             read = table.column(first).combine_chunks()
             read = pc.struct_field(read, within) if within else read
             array, mask = self._forms[column.path].convert(read)
             columns.append(array)
-            masks += [] if mask is None else [mask]
+            masks = [] if mask is None else [mask]
             if column.required:
                 masks.append(array.is_null())
-            if column.name == self._rules.event_time.column:
+            if column.name == self._event_time:
                 masks.append(self._limits.outside(array))
-        doubtful = reduce(pc.or_, [pc.fill_null(mask, False) for mask in masks])
-        extras = None if self._extra is None else pa.array(map(self._extra, lines), pa.string())
-        columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
-        names = [*(column.name for column in self._rules.columns), "_extra"]
-        return BlockRows(pa.table(columns, names=names), _mask(doubtful))
+            for mask in masks:
+                doubtful |= _mask(pc.fill_null(mask, False))
+        columns.append(pa.nulls(table.num_rows, pa.string()))
+        names = [*(column.name for column in self._columns), "_extra"]
+        return BlockRows(pa.table(columns, names=names), doubtful)
 
 
 def _expression(within: Mapping[str, Any]) -> str:
@@ -151,19 +171,15 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def block_reader(
-    rules: Rules, limits: TimeLimits, usual: Mapping[str, FastForm] = MappingProxyType({})
-) -> BlockReader | None:
-    """None where a column has no fast form, or the expression would be too large for RE2."""
+def block_reader(rules: Rules, limits: TimeLimits, cut: Collection[str] = ()) -> BlockReader | None:
+    """For lines of which these fields are cut out. None where a column has no fast form, or
+    where there are too many of them."""
     forms: dict[tuple[str, ...], FastForm] = {}
     for column in rules.columns:
+        if column.path[0] in cut:
+            continue
         form = fast_form(column, rules.event_time)
-        if form is None or len(rules.columns) > _MOST_COLUMNS:
+        if form is None or len(forms) == _MOST_COLUMNS:
             return None
         forms[column.path] = form
-    reader = BlockReader(rules, forms, limits, usual)
-    try:
-        reader.promising(pa.array([b"{}"], pa.binary()))
-    except pa.ArrowInvalid:
-        return None
-    return reader
+    return BlockReader(rules, forms, limits, cut)

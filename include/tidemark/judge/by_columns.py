@@ -8,7 +8,7 @@ Nested values are laid out as Arrow has them: all items of all lists behind each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from types import NoneType
@@ -118,38 +118,57 @@ class JudgedPortion:
 
 
 class ColumnJudge:
-    """Judges some lines together. Not to be shared by threads."""
+    """Judges some lines together. Not to be shared by threads.
 
-    def __init__(self, rules: Rules, exact: ExactJudge, limits: TimeLimits) -> None:
+    `proven`: keys of columns that another tier reads, which hands them over.
+    """
+
+    def __init__(
+        self, rules: Rules, limits: TimeLimits, proven: Collection[Key] = frozenset()
+    ) -> None:
         self._rules = rules
-        self._exact = exact
+        self._exact = ExactJudge(rules, limits, proven)
         self._limits = limits
+        self._own = [column for column in rules.columns if column.key not in proven]
         self._readers = {
             column.name: simple_parts_reader(event_time_form(rules.event_time))
             if column.name == rules.event_time.column
             else parts_reader(column.kind)
-            for column in rules.columns
+            for column in self._own
         }
 
     def judge(self, lines: Sequence[bytes]) -> JudgedPortion:
         """The verdicts on lines, of which there should be some hundred."""
-        read = dict(enumerate(map(self._exact.read, lines)))
-        rejected = {place: one for place, one in read.items() if isinstance(one, RejectedLine)}
-        fields = {place: one for place, one in read.items() if isinstance(one, dict)}
-        places = np.array(list(fields), np.int64)
-        columns, wrong = self._columns(list(fields.values()))
-        rejected |= self._rejected(fields, columns, wrong)
-        good = np.array([place not in rejected for place in fields], np.bool_)
-        extras = [self._exact.extra(fields[place]) for place in places[good].tolist()]
+        read = [self._exact.read(line) for line in lines]
+        malformed = {n: one for n, one in enumerate(read) if isinstance(one, RejectedLine)}
+        places = np.array([n for n in range(len(read)) if n not in malformed], np.int64)
+        judged = self._judged([one for one in read if isinstance(one, dict)], {})
+        rejected = {int(places[n]): why for n, why in judged.rejected.items()}
+        return JudgedPortion(judged.rows, places[judged.places], malformed | rejected)
+
+    def judge_rest(self, fields: Iterable[dict[str, Any]], proven: pa.Table) -> JudgedPortion:
+        """The verdicts on lines of which other columns are proven: by the fields that are left."""
+        given = dict(zip(proven.column_names, proven.columns, strict=True))
+        return self._judged([self._exact.taken(one) for one in fields], given)
+
+    def _judged(self, fields: Sequence[Fields], given: Mapping[str, Any]) -> JudgedPortion:
+        own, wrong = self._columns(fields)
+        both = {**given, **own}
+        columns = {column.name: both[column.name] for column in self._rules.columns}
+        rejected = self._rejected(fields, columns, wrong)
+        good = np.ones(len(fields), np.bool_)
+        good[list(rejected)] = False
+        places = np.flatnonzero(good)
+        extras = [self._exact.extra(fields[place]) for place in places.tolist()]
         rows = pa.table(columns).filter(pa.array(good))
         rows = rows.append_column("_extra", pa.array(extras, pa.string()))
-        return JudgedPortion(rows, places[good], rejected)
+        return JudgedPortion(rows, places, rejected)
 
     def _columns(self, fields: Sequence[Fields]) -> tuple[dict[str, Array], dict[int, ColumnRule]]:
         """Each column's values, and of lines with one of a wrong type the first such column."""
         columns: dict[str, Array] = {}
         wrong: dict[int, ColumnRule] = {}
-        for column in self._rules.columns:
+        for column in self._own:
             parts = [one.get(column.key) for one in fields]
             try:
                 columns[column.name] = self._readers[column.name](parts)
@@ -169,25 +188,24 @@ class ColumnJudge:
         return pa.array(values, arrow_type(column.kind))
 
     def _rejected(
-        self, fields: dict[int, Fields], columns: dict[str, Array], wrong: dict[int, ColumnRule]
+        self, fields: Sequence[Fields], columns: Mapping[str, Any], wrong: dict[int, ColumnRule]
     ) -> dict[int, RejectedLine]:
         """Lines that the exact tier rejects by their fields, by their places."""
         doubtful = np.flatnonzero(self._doubtful(columns, wrong))
         times = columns[self._rules.event_time.column].cast(pa.int64()).take(pa.array(doubtful))
-        lines, rejected = list(fields.items()), {}
+        rejected = {}
         for n, micros in zip(doubtful.tolist(), times.to_pylist(), strict=True):
-            place, one = lines[n]
-            if (why := self._exact.rejection(one, wrong.get(n), micros)) is not None:
-                rejected[place] = why
+            if (why := self._exact.rejection(fields[n], wrong.get(n), micros)) is not None:
+                rejected[n] = why
         return rejected
 
-    def _doubtful(self, columns: dict[str, Array], wrong: dict[int, ColumnRule]) -> Any:
+    def _doubtful(self, columns: Mapping[str, Any], wrong: dict[int, ColumnRule]) -> Any:
         """Which lines may be rejected."""
         outside = self._limits.outside(columns[self._rules.event_time.column]).fill_null(True)
         doubtful = outside.to_numpy(zero_copy_only=False).copy()
         if self._rules.unknown_fields == "reject":
             doubtful[:] = True
-        for column in self._rules.columns:
+        for column in self._own:
             if column.required and columns[column.name].null_count:
                 doubtful |= columns[column.name].is_null().to_numpy(zero_copy_only=False)
         doubtful[list(wrong)] = True

@@ -8,7 +8,7 @@ in the future. docs/judging.md says each in words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from tidemark.judge.event_time import event_time_reader, zone_question
@@ -66,9 +66,12 @@ class ExactJudge:
     """Judges lines one by one. Not to be shared by threads.
 
     `readers`: of each column a function from a part, which is not null, to its value or WRONG.
+    `proven`: keys of columns that another tier has read: no fields that this one is given.
     """
 
-    def __init__(self, rules: Rules, limits: TimeLimits) -> None:
+    def __init__(
+        self, rules: Rules, limits: TimeLimits, proven: Collection[Key] = frozenset()
+    ) -> None:
         self._rules = rules
         self._limits = limits
         self._lines = LineReader()
@@ -79,7 +82,7 @@ class ExactJudge:
         self.readers: dict[str, ReadValue] = {
             column.name: value_reader(column.kind) for column in rules.columns
         } | {self._time.name: _time_reader(rules)}
-        self._required = [column for column in rules.columns if column.required]
+        self._required = [one for one in rules.columns if one.required and one.key not in proven]
         self._keys = frozenset(column.key for column in rules.columns)
         self._within = within_objects(rules.columns)
         self._texts = [
@@ -97,9 +100,12 @@ class ExactJudge:
         """The line's fields by the columns' keys, unknown ones by their names; or that it is
         malformed."""
         try:
-            fields: dict[Any, Any] = self._lines.read(line)
+            return self.taken(self._lines.read(line))
         except NotAnObject as error:
             return RejectedLine(MALFORMED, str(error))
+
+    def taken(self, fields: dict[Any, Any]) -> dict[Key, Any]:
+        """A line's fields as `read` has them, from those by their names, which are changed."""
         if self._within:
             take_out(fields, self._within, fields)
         for key, read in self._texts:

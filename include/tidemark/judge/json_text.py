@@ -58,6 +58,22 @@ class LineReader:
             raise NotAnObject(f"a field stands twice in {where}")
         return value
 
+    def part(self, text: str, start: int) -> tuple[Any, int]:
+        """The value that begins at this place of a line's text, and where it ends. NotAnObject
+        where none does, or one for which the line is malformed."""
+        self._twice.clear()
+        try:
+            value, end = self._decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            raise NotAnObject(_ONE_OBJECT) from None
+        if text.count("{", start, end) + text.count("[", start, end) >= DEEPEST:
+            raise NotAnObject("may be too deep")
+        if text.find("\\u", start, end) >= 0 and _has_lone_surrogate(text[start:end]):
+            raise NotAnObject("holds half of a surrogate pair")
+        if self._twice:
+            raise NotAnObject("a field stands twice in a nested object")
+        return value, end
+
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)
         if len(fields) < len(pairs):

@@ -21,23 +21,27 @@ import pyarrow as pa
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
-from tidemark.judge.block import BlockRows, block_reader
+from tidemark.judge.block import BlockReader, BlockRows, block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
+from tidemark.judge.cut_fields import FieldCutter, fields_to_cut
 from tidemark.judge.event_time import ISO
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
-from tidemark.judge.fast_forms import SimpleForm, event_time_form, simple_form
+from tidemark.judge.fast_forms import SimpleForm, event_time_form, fast_form, simple_form
 from tidemark.judge.json_text import Number
 from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
 from tidemark.judge.limits import TimeLimits, time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, ColumnRule, Rules
-from tidemark.judge.usual_fields import usual_fields
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
 _FEW_LINES = 128
-# So many lines say which unknown fields lines usually have.
+# So many lines say which fields have to be cut out.
 _SAMPLE_LINES = 100
+# So many times as many lines are worth to find that out.
+_WORTH_LEARNING = 8
 # So many lines are held as Python's objects at a time, and read again where a block is refused.
 _PORTION_LINES = 4_096
+# Of so many at a time what was cut out of them.
+_CUT_LINES = 16_384
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
 _BLOCK_LINES = 65_536
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -67,10 +71,12 @@ class Judge:
         limits = time_limits(rules, batch_time_ms)
         self._rules = rules
         self._limits = limits
-        self._usual: dict[str, SimpleForm] = {}
         self._exact = ExactJudge(rules, limits)
-        self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
-        self._block = None if by_line else block_reader(rules, limits)
+        self._by_columns = None if by_line else ColumnJudge(rules, limits)
+        time = rules.event_time
+        formless = {one.path[0] for one in rules.columns if fast_form(one, time) is None}
+        self._blocks = None if by_line else _blocks(rules, limits, sorted(formless))
+        self._further: _Blocks | None = None
         self._typed: dict[pa.DataType, TypedReader | None] = {}
 
     def judge(self, lines: Array) -> JudgedRows:
@@ -79,7 +85,7 @@ class Judge:
         start = 0
         while start < len(lines):
             places = np.arange(start, start + _block_size(lines, start))
-            left = places if self._block is None else self._in_blocks(lines, places, rows)
+            left = places if self._blocks is None else self._in_blocks(lines, places, rows)
             self._line_by_line(lines, left, rows)
             start += len(places)
         return rows.judged()
@@ -96,58 +102,40 @@ class Judge:
         return None if read is None else replace(read, rows=_with_date(self._rules, read.rows))
 
     def _in_blocks(self, lines: Array, places: Any, rows: _Rows) -> Any:
-        """Lines at these places as one block; where that is refused, without suspicious ones, in
-        portions. Returns the places of the lines that no block takes."""
-        promising = self._promising(lines.slice(places[0], len(places)))
-        left, places = [places[~promising]], places[promising]
-        rest = self._in_block(lines, places, rows)
-        if rest is not None:
-            return np.concatenate([*left, rest])
-        assert self._block is not None
-        suspicious = self._block.suspicious(lines.take(pa.array(places)))
-        left.append(places[suspicious])
-        for portion in _portions(places[~suspicious]):
-            rest = self._in_block(lines, portion, rows)
-            left.append(portion if rest is None else rest)
-        return np.concatenate(left)
+        """Returns the places of the lines that no block takes. First come the blocks that took
+        most of the lines before."""
+        if self._blocks is None or len(places) < _FEW_LINES:
+            return places
+        left = self._blocks.judge(lines, places, rows)
+        if len(left) < _FEW_LINES * _WORTH_LEARNING:
+            return left
+        blocks = self._learned(self._blocks, lines.take(pa.array(_sample(left))).to_pylist())
+        if blocks is None:
+            return left
+        if 2 * len(left) > len(places):
+            self._blocks = blocks
+        return blocks.judge(lines, left, rows)
 
-    def _in_block(self, lines: Array, places: Any, rows: _Rows) -> Any | None:
-        """The places of lines that a block of these leaves; None where it is refused."""
-        if len(places) < _FEW_LINES:
+    def _learned(self, blocks: _Blocks, sample: Sequence[bytes]) -> _Blocks | None:
+        """Blocks that take of lines that these did not, with more fields cut out; None where such
+        are not known."""
+        known = (self._further or blocks).cut
+        cut = fields_to_cut(self._rules, self._limits, known, sample)
+        if cut == list(blocks.cut):
             return None
-        assert self._block is not None
-        chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
-        if (read := self._block.read(chosen)) is None:
-            return None
-        rows.add_accepted(read.rows.filter(pa.array(~read.doubtful)), places[~read.doubtful])
-        return places[read.doubtful]
-
-    def _promising(self, lines: Array) -> Any:
-        """Which of these lines a block may be given; unknown fields of the others are learned."""
-        assert self._block is not None
-        promising = self._block.promising(lines)
-        others = np.flatnonzero(~promising)
-        if len(others) < _FEW_LINES or self._rules.unknown_fields == "reject":
-            return promising
-        sample = lines.take(pa.array(others[:: 1 + len(others) // _SAMPLE_LINES])).to_pylist()
-        read = [one for one in map(self._exact.read, sample) if isinstance(one, dict)]
-        usual = usual_fields(self._rules, self._usual, read)
-        if len(usual) == len(self._usual):
-            return promising
-        self._usual = usual
-        self._block = block_reader(self._rules, self._limits, usual) or self._block
-        return self._block.promising(lines)
+        if self._further is None or cut != self._further.cut:
+            self._further = _blocks(self._rules, self._limits, cut)
+        return self._further
 
     def _line_by_line(self, lines: Array, places: Any, rows: _Rows) -> None:
         """Lines that no block takes."""
-        for portion in _portions(places):
+        for portion in _portions(places, _PORTION_LINES):
             texts = lines.take(pa.array(portion)).to_pylist()
             if self._by_columns is None or len(texts) < _FEW_LINES:
                 judged = self._one_by_one(texts)
             else:
                 judged = self._by_columns.judge(texts)
-            rows.add_accepted(judged.rows, portion[judged.places])
-            rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)])
+            rows.add(judged, portion)
 
     def _one_by_one(self, lines: Sequence[bytes]) -> JudgedPortion:
         verdicts = list(enumerate(map(self._exact.judge, lines)))
@@ -158,6 +146,10 @@ class Judge:
         return JudgedPortion(_table(schema, values), np.array(list(accepted), np.int64), rejected)
 
 
+def _sample(places: Any) -> Any:
+    return places[:: 1 + len(places) // _SAMPLE_LINES]
+
+
 def _block_size(lines: Array, start: int) -> int:
     """How many of the lines from `start` make one block; at least one."""
     number = min(_BLOCK_LINES, len(lines) - start)
@@ -166,9 +158,8 @@ def _block_size(lines: Array, start: int) -> int:
     return number
 
 
-def _portions(places: Any) -> list[Any]:
-    starts = range(0, len(places), _PORTION_LINES)
-    return [places[start : start + _PORTION_LINES] for start in starts]
+def _portions(places: Any, number: int) -> list[Any]:
+    return [places[start : start + number] for start in range(0, len(places), number)]
 
 
 class _Rows:
@@ -179,16 +170,96 @@ class _Rows:
         self._accepted: list[tuple[pa.Table, Any]] = []
         self._rejected: list[tuple[pa.Table, Any]] = []
 
+    def add(self, judged: JudgedPortion, places: Any) -> None:
+        """Lines at these places."""
+        self.add_accepted(judged.rows, places[judged.places])
+        at = places[np.array(list(judged.rejected), np.int64)]
+        self._rejected.append((rejected_rows(judged.rejected.values()), at))
+
     def add_accepted(self, rows: pa.Table, places: Any) -> None:
         """Rows in the declared columns and `_extra`."""
         self._accepted.append((_with_date(self._rules, rows), places))
 
-    def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
-        self._rejected.append((rejected_rows(lines), places))
-
     def judged(self) -> JudgedRows:
         accepted = _in_order(self._accepted, self._rules.accepted_schema)
         return JudgedRows(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
+
+
+class _Blocks:
+    """Judges lines in blocks, and the fields `cut` out of them by columns."""
+
+    def __init__(
+        self, rules: Rules, limits: TimeLimits, reader: BlockReader, cut: Sequence[str]
+    ) -> None:
+        self.cut = cut
+        self._reader = reader
+        self._cutter = FieldCutter(rules, cut) if cut else None
+        proven = {column.key for column in rules.columns if column.path[0] not in cut}
+        self._rest = ColumnJudge(rules, limits, proven)
+
+    def judge(self, lines: Array, places: Any, rows: _Rows) -> Any:
+        """Lines at these places as one block or, where fields are cut out, in portions. Returns
+        the places of lines that are not taken."""
+        portions = [places] if self._cutter is None else _portions(places, _CUT_LINES)
+        return np.concatenate([self._block(lines, portion, rows) for portion in portions])
+
+    def _cut(self, lines: Array) -> tuple[Array, list[dict[str, Any]]]:
+        """The lines' rest, nothing of one that cannot be cut, and the fields that were cut out."""
+        if self._cutter is None:
+            return lines, []
+        cut = [self._cutter.cut(line) or (b"", {}) for line in lines.to_pylist()]
+        return pa.array([rest for rest, _ in cut], pa.binary()), [fields for _, fields in cut]
+
+    def _block(self, lines: Array, places: Any, rows: _Rows) -> Any:
+        given, fields = self._cut(_chosen(lines, places))
+        promising = self._reader.promising(given)
+        left = self._read(given, np.flatnonzero(promising), fields, places, rows)
+        return places[np.concatenate([np.flatnonzero(~promising), left])]
+
+    def _read(
+        self, given: Array, own: Any, fields: list[dict[str, Any]], places: Any, rows: _Rows
+    ) -> Any:
+        """Some of the given lines together; where that is refused, without suspicious ones, then
+        in portions. Returns those that are not taken."""
+        if len(own) < _FEW_LINES:
+            return own
+        chosen = _chosen(given, own)
+        read = self._reader.read(chosen)
+        if isinstance(read, BlockRows):
+            taken = own[~read.doubtful]
+            proven = read.rows.filter(pa.array(~read.doubtful))
+            if self._cutter is None:
+                rows.add_accepted(proven, places[taken])
+            else:
+                judged = self._rest.judge_rest([fields[n] for n in taken.tolist()], proven)
+                rows.add(judged, places[taken])
+            return own[read.doubtful]
+        suspicious = self._reader.suspicious(chosen, read)
+        if suspicious.any():
+            rest = self._read(given, own[~suspicious], fields, places, rows)
+            return np.concatenate([own[suspicious], rest])
+        if len(own) <= _PORTION_LINES:
+            return own
+        left = [
+            self._read(given, some, fields, places, rows) for some in _portions(own, _PORTION_LINES)
+        ]
+        return np.concatenate(left)
+
+
+def _chosen(lines: Array, places: Any) -> Array:
+    return lines if len(places) == len(lines) else lines.take(pa.array(places))
+
+
+def _blocks(rules: Rules, limits: TimeLimits, cut: Sequence[str]) -> _Blocks | None:
+    """None where there can be no block of what is left of lines."""
+    if (reader := block_reader(rules, limits, cut)) is None:
+        return None
+    try:
+        reader.promising(pa.array([b"{}"], pa.binary()))
+    except pa.ArrowInvalid:
+        # The expression is too large for RE2.
+        return None
+    return _Blocks(rules, limits, reader, cut)
 
 
 def _with_date(rules: Rules, rows: pa.Table) -> pa.Table:
