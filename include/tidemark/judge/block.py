@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from tidemark.judge.fast_forms import (
 from tidemark.judge.fields import put_within
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
+from tidemark.judge.usual_fields import extra_of_line
 
 # RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
 _MOST_COLUMNS = 150
@@ -55,7 +57,7 @@ class Refusal:
 
 class BlockReader:
     """Reads blocks of lines; without columns that have no fast form. `cut`: names of fields that
-    hold null and nothing else, where they are."""
+    hold null and nothing else, where they are; `usual`: unknown fields."""
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class BlockReader:
         forms: Mapping[tuple[str, ...], FastForm],
         limits: TimeLimits,
         cut: Collection[str],
+        usual: Mapping[str, FastForm],
     ) -> None:
         self._columns = [column for column in rules.columns if column.path in forms]
         self._event_time = rules.event_time.column
@@ -71,8 +74,10 @@ class BlockReader:
         required = {column.path for column in self._columns if column.required}
         expressions: dict[str, Any] = dict.fromkeys(cut, "null")
         schema: dict[str, Any] = dict.fromkeys(cut, pa.null())
+        self._extra = extra_of_line(usual) if usual and rules.unknown_fields == "keep" else None
         self._twice = {f"/{name}": name for name in cut}
-        for path, form in forms.items():
+        read: dict[tuple[str, ...], FastForm] = {(name,): form for name, form in usual.items()}
+        for path, form in {**forms, **read}.items():
             self._twice["".join(f"/{name}" for name in path)] = path[-1]
             nullable = form.expression if path in required else f"(?:{form.expression}|null)"
             put_within(expressions, path, nullable)
@@ -114,14 +119,14 @@ class BlockReader:
             options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
             buffer: Any = pa.BufferReader(data)
             table = pj.read_json(buffer, options, self._parse)
-            return self._rows(table) if table.num_rows == len(lines) else Refusal()
+            return self._rows(table, lines) if table.num_rows == len(lines) else Refusal()
         except pa.ArrowInvalid as error:
             found = _TWICE.search(str(error))
             return Refusal(found and found[1])
         except Refused:
             return Refusal()
 
-    def _rows(self, table: pa.Table) -> BlockRows:
+    def _rows(self, table: pa.Table, lines: Array) -> BlockRows:
         columns = []
         doubtful: Any = np.zeros(table.num_rows, np.bool_)
         for column in self._columns:
@@ -137,7 +142,10 @@ class BlockReader:
                 masks.append(self._limits.outside(array))
             for mask in masks:
                 doubtful |= _mask(pc.fill_null(mask, False))
-        columns.append(pa.nulls(table.num_rows, pa.string()))
+        if self._extra is None:
+            columns.append(pa.nulls(len(lines), pa.string()))
+        else:
+            columns.append(pa.array(map(self._extra, lines.to_pylist()), pa.string()))
         names = [*(column.name for column in self._columns), "_extra"]
         return BlockRows(pa.table(columns, names=names), doubtful)
 
@@ -171,7 +179,12 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def block_reader(rules: Rules, limits: TimeLimits, cut: Collection[str] = ()) -> BlockReader | None:
+def block_reader(
+    rules: Rules,
+    limits: TimeLimits,
+    cut: Collection[str] = (),
+    usual: Mapping[str, FastForm] = MappingProxyType({}),
+) -> BlockReader | None:
     """For lines of which these fields are cut out. None where a column has no fast form, or
     where there are too many of them."""
     forms: dict[tuple[str, ...], FastForm] = {}
@@ -182,4 +195,4 @@ def block_reader(rules: Rules, limits: TimeLimits, cut: Collection[str] = ()) ->
         if form is None or len(forms) == _MOST_COLUMNS:
             return None
         forms[column.path] = form
-    return BlockReader(rules, forms, limits, cut)
+    return BlockReader(rules, forms, limits, cut, usual)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +20,9 @@ import pyarrow as pa
 from tidemark.judge.block import block_reader
 from tidemark.judge.fast_forms import BLANKS
 from tidemark.judge.json_text import JSON_NUMBER, LineReader, NotAnObject, json_text
-from tidemark.judge.kinds import ArrayKind, Kind, MapKind, StructKind
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
+from tidemark.judge.usual_fields import inner_names
 
 # Between two texts of a line stands one of these, or a comma or a colon is left over.
 _NO_NAME = re.compile(r'[",:\\\x00-\x1f]')
@@ -30,6 +30,17 @@ _MOST = 20
 # A value without parts and escapes, and what may be written otherwise again.
 _PLAIN = rf'"[^"\\\x00-\x1f]*"|{JSON_NUMBER}|true|false|null'
 _REWRITTEN = re.compile(r"[\\ \t\r]")
+
+
+def read_lines(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The fields of those lines that are not malformed."""
+    reader, read = LineReader(), []
+    for line in lines:
+        try:
+            read.append(reader.read(line))
+        except NotAnObject:
+            continue
+    return read
 
 
 class FieldCutter:
@@ -77,16 +88,10 @@ class FieldCutter:
 
 
 def fields_to_cut(
-    rules: Rules, limits: TimeLimits, before: Collection[str], lines: Iterable[bytes]
+    rules: Rules, limits: TimeLimits, before: Collection[str], read: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """The names of those from before, and of those for which blocks would not take these lines."""
-    reader = LineReader()
-    read: list[dict[str, Any]] = []
-    for line in lines:
-        try:
-            read.append(reader.read(line))
-        except NotAnObject:
-            continue
+    """The names of those from before, and of those for which blocks would not take these lines,
+    given by their fields."""
 
     def refused(names: list[str]) -> list[str]:
         """The names of columns' fields with a value, or none, that blocks do not take."""
@@ -103,18 +108,6 @@ def fields_to_cut(
     known = list(dict.fromkeys(column.path[0] for column in rules.columns))
     unknown = Counter(name for one in read for name in one if name not in known)
     found = refused(known) + [name for name, _ in unknown.most_common()] if read else []
-    inner = {name for one in rules.columns for name in (*one.path[1:], *_names(one.kind))}
+    inner = inner_names(rules)
     fit = (name for name in found if name not in inner and not _NO_NAME.search(name))
     return list(dict.fromkeys([*before, *fit]))[:_MOST]
-
-
-def _names(kind: Kind) -> Iterable[str]:
-    match kind:
-        case ArrayKind():
-            yield from _names(kind.item)
-        case MapKind():
-            yield from _names(kind.value)
-        case StructKind():
-            for name, part in kind.fields:
-                yield name
-                yield from _names(part)

@@ -10,10 +10,11 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import BlockReader, BlockRows, block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
-from tidemark.judge.cut_fields import FieldCutter, fields_to_cut
+from tidemark.judge.cut_fields import FieldCutter, fields_to_cut, read_lines
 from tidemark.judge.event_time import ISO
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm, event_time_form, fast_form, simple_form
@@ -31,6 +32,7 @@ from tidemark.judge.json_text import Number
 from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
 from tidemark.judge.limits import TimeLimits, time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, ColumnRule, Rules
+from tidemark.judge.usual_fields import usual_fields
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
 _FEW_LINES = 128
@@ -76,6 +78,7 @@ class Judge:
         time = rules.event_time
         formless = {one.path[0] for one in rules.columns if fast_form(one, time) is None}
         self._blocks = None if by_line else _blocks(rules, limits, sorted(formless))
+        self._usual: dict[str, SimpleForm] = {}
         self._further: _Blocks | None = None
         self._typed: dict[pa.DataType, TypedReader | None] = {}
 
@@ -107,16 +110,21 @@ class Judge:
         if self._blocks is None or len(places) < _FEW_LINES:
             return places
         left = self._blocks.judge(lines, places, rows)
+        if not self._blocks.cut and len(left) >= _FEW_LINES:
+            usual = usual_fields(self._rules, self._usual, _read_sample(lines, left))
+            if self._rules.unknown_fields != "reject" and len(usual) > len(self._usual):
+                self._usual = usual
+                self._blocks = _blocks(self._rules, self._limits, (), usual) or self._blocks
+                left = self._blocks.judge(lines, left, rows)
         if len(left) < _FEW_LINES * _WORTH_LEARNING:
             return left
-        blocks = self._learned(self._blocks, lines.take(pa.array(_sample(left))).to_pylist())
-        if blocks is None:
+        if (blocks := self._learned(self._blocks, _read_sample(lines, left))) is None:
             return left
         if 2 * len(left) > len(places):
             self._blocks = blocks
         return blocks.judge(lines, left, rows)
 
-    def _learned(self, blocks: _Blocks, sample: Sequence[bytes]) -> _Blocks | None:
+    def _learned(self, blocks: _Blocks, sample: Sequence[Mapping[str, Any]]) -> _Blocks | None:
         """Blocks that take of lines that these did not, with more fields cut out; None where such
         are not known."""
         known = (self._further or blocks).cut
@@ -146,8 +154,10 @@ class Judge:
         return JudgedPortion(_table(schema, values), np.array(list(accepted), np.int64), rejected)
 
 
-def _sample(places: Any) -> Any:
-    return places[:: 1 + len(places) // _SAMPLE_LINES]
+def _read_sample(lines: Array, places: Any) -> list[dict[str, Any]]:
+    """The fields of some of the lines at these places."""
+    sample = places[:: 1 + len(places) // _SAMPLE_LINES]
+    return read_lines(lines.take(pa.array(sample)).to_pylist())
 
 
 def _block_size(lines: Array, start: int) -> int:
@@ -250,9 +260,14 @@ def _chosen(lines: Array, places: Any) -> Array:
     return lines if len(places) == len(lines) else lines.take(pa.array(places))
 
 
-def _blocks(rules: Rules, limits: TimeLimits, cut: Sequence[str]) -> _Blocks | None:
+def _blocks(
+    rules: Rules,
+    limits: TimeLimits,
+    cut: Sequence[str],
+    usual: Mapping[str, SimpleForm] = MappingProxyType({}),
+) -> _Blocks | None:
     """None where there can be no block of what is left of lines."""
-    if (reader := block_reader(rules, limits, cut)) is None:
+    if (reader := block_reader(rules, limits, cut, usual)) is None:
         return None
     try:
         reader.promising(pa.array([b"{}"], pa.binary()))
