@@ -224,7 +224,7 @@ class _Blocks:
         given, fields = self._cut(_chosen(lines, places))
         promising = self._reader.promising(given)
         left = self._read(given, np.flatnonzero(promising), fields, places, rows)
-        return places[np.concatenate([np.flatnonzero(~promising), left])]
+        return places[np.sort(np.concatenate([np.flatnonzero(~promising), left]))]
 
     def _read(
         self, given: Array, own: Any, fields: list[dict[str, Any]], places: Any, rows: _Rows
@@ -257,6 +257,7 @@ class _Blocks:
 
 
 def _chosen(lines: Array, places: Any) -> Array:
+    """Lines at places, which are ascending."""
     return lines if len(places) == len(lines) else lines.take(pa.array(places))
 
 
