@@ -108,12 +108,12 @@ def test_all_names_of_a_version_are_read_together(tmp_path: Path) -> None:
         commit(tmp_path / "t", number, "b/c")
     with s3_server(requests=asked.file) as options:
         copy_to_store(tmp_path / "t", "s3://lake/t", options)
-        table = TablePlace("s3://lake/t", options).existing()
         asked = asked.from_now()
+        table = TablePlace("s3://lake/t", options).existing()
         told(table)
         told(table)
         # The hint, the checkpoint, and three entries.
-        assert asked.count() == {"GET t/_delta_log/": 5}
+        assert asked.count() == {"GET t/_delta_log/": 5, "LIST t/_delta_log/": 1}
 
 
 @pytest.mark.parametrize("made", [plain, checkpointed, checkpointed_and_cleaned, without_a_hint])
@@ -136,14 +136,16 @@ def test_its_commits_are_those_that_delta_rs_tells(
 
 
 def test_commits_are_read_as_far_as_somebody_asks_and_once(tmp_path: Path) -> None:
-    table_at(tmp_path / "t", 30)
+    # Those behind the checkpoint of the hundredth are read to open it.
+    table_at(tmp_path / "t", 130)
     asked = Requests(tmp_path / "requests")
     with s3_server(requests=asked.file) as options:
         copy_to_store(tmp_path / "t", "s3://lake/t", options)
         table = TablePlace("s3://lake/t", options).existing()
         asked = asked.from_now()
-        assert next(newest_first(table))["version"] == 29
-        assert asked.count() == {"GET t/_delta_log/": 1}
-        assert [one["version"] for one in table.history(3)] == [29, 28, 27]
-        table.history(3)
-        assert asked.count() == {"GET t/_delta_log/": 3}
+        assert next(newest_first(table))["version"] == 129
+        assert [one["version"] for one in table.history(30)] == [*range(129, 99, -1)]
+        assert not asked.count()
+        for _ in range(2):
+            assert [one["version"] for one in table.history(31)][-1] == 99
+            assert asked.count() == {"GET t/_delta_log/": 31}

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.results.result import RunResult
+
+if TYPE_CHECKING:
+    from tidemark.quality.validate import Validated
+    from tidemark.quality.verdicts import ValidationResult
+    from tidemark.runs.run import Outcome, Run
 
 
 def validated(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) -> RunResult:
@@ -18,11 +24,30 @@ def validated(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) 
     from tidemark.quality.gate import validate_held
 
     gated = validate_held(pipeline, run, uri, settings, datetime.now(UTC))
-    for warning in warnings(gated.validation.verdicts):
-        print(f"warning: {verdict_line(warning)}", file=sys.stderr)
-    if gated.validation.data_docs:
-        print(f"Data Docs: {gated.validation.data_docs}", file=sys.stderr)
+    _tell(gated.validation)
     return gated.run
+
+
+def _tell(found: ValidationResult | Validated) -> None:
+    for warning in warnings(found.verdicts):
+        print(f"warning: {verdict_line(warning)}", file=sys.stderr)
+    if found.data_docs:
+        print(f"Data Docs: {found.data_docs}", file=sys.stderr)
+
+
+def publish_at_once(run: Run, outcome: Outcome, started: datetime) -> None:
+    """Validate what a run would publish, and publish it, under the lease that it holds, and by the
+    look in which it judged what it found. Warnings are told on stderr. Raises ChecksFailed where a
+    check keeps it back, and what publish raises."""
+    from tidemark.gold.published import publish_note
+    from tidemark.quality.validate import check_none_failed, validate_result
+    from tidemark.runs.publish_held import publish_run
+    from tidemark.runs.run import run_result
+
+    result = run_result(run, outcome, started, {}, {})
+    _tell(found := validate_result(run.pipeline, result, run.settings, datetime.now(UTC)))
+    check_none_failed(run.pipeline.name, run.run_id, found.verdicts)
+    publish_run(run.pipeline, outcome, publish_note(run.run_id, started), run.warehouse)
 
 
 def published(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) -> RunResult:

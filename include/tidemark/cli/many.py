@@ -25,7 +25,7 @@ import typer
 
 from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import published
+from tidemark.cli.gate import publish_at_once
 from tidemark.cli.job import job_ended, result_there
 from tidemark.cli.report import advice
 from tidemark.cli.spark_log import log_beside
@@ -177,22 +177,17 @@ def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
-    from tidemark.storage.delta.place import shared_handles
 
     settings, uri = many.settings, many.result(one.name)
     run = Run(one.pipeline, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
     try:
-        with shared_handles():
-            outcome = run_without_spark(run, datetime.now(UTC), uri)
-            if isinstance(outcome, SparkNeeded):
-                return outcome
-            if outcome.error is None and not many.hold:
-                outcome = published(one.pipeline, outcome, uri, settings)
+        publish = None if many.hold else publish_at_once
+        outcome = run_without_spark(run, datetime.now(UTC), uri, publish)
     except Exception as error:  # noqa: BLE001  whatever it is, the others are run
         if not isinstance(error, TidemarkError):
             traceback.print_exception(error)
         return Ended(one.name, error=RunError.of(error))
-    return Ended(one.name, outcome)
+    return outcome if isinstance(outcome, SparkNeeded) else Ended(one.name, outcome)
 
 
 def _ended_together(group: JobGroup, many: Many) -> list[Ended]:

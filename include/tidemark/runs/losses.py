@@ -324,8 +324,11 @@ def _damage_of(
     name: str, checkpoint: Checkpoint, pipeline: str, known: QueryFacts, table: str | None = None
 ) -> Iterator[Loss]:
     try:
+        # One listing, of which all that is asked for below is a part.
+        checkpoint.files()
         # Whether a source's file is gone is a verdict of the batch that reads it.
-        facts = read_checkpoint(checkpoint, Limits(log_files=2, listed_files=1, state_files=0))
+        limits = Limits(log_files=2, listed_files=1, state_files=0, in_store=False)
+        facts = read_checkpoint(checkpoint, limits)
     except NotACheckpoint:
         return
     damage = [

@@ -23,7 +23,7 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
 from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.runs.tables_fit import why_tables_do_not_fit
-from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act, unfinished_act
+from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.place import TablePlace
 
@@ -46,8 +46,7 @@ class NothingNew:
 
 def run_preflight(run: Run) -> NothingNew | SparkNeeded:
     """What is cheapest to tell comes first. Raises what the run itself would raise."""
-    check_no_unfinished_act(run.warehouse, unless=ActKind.FOLLOWING)
-    if unfinished_act(run.warehouse) is not None:
+    if check_no_unfinished_act(run.warehouse, unless=ActKind.FOLLOWING) is not None:
         return SparkNeeded("what the source changed is being followed, and that is not finished")
     check_losses(run.pipeline, run.warehouse)
     if because := _why_to_ingest(run) or why_to_copy(run) or why_tables_do_not_fit(run):

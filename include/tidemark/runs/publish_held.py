@@ -17,7 +17,9 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Outcome
 from tidemark.runs.status.recorded_status import record_status
+from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
@@ -42,16 +44,29 @@ def publish_and_record(
             own = Warehouse.of(pipeline.name, settings).fenced(lease.check)
             check_losses(pipeline, own, result.tables)
             record_interrupted_run(pipeline, own)
-            note = publish_note(result.run_id, result.started_at)
-            # `keep` as the run had it: a change of it is for a run to ask about.
-            tables = publish_tables(with_recorded_keep(pipeline, own), result.tables, note, own)
-            result = result.model_copy(update={"tables": tables, "held": False})
-            write_views(pipeline.tables, own)
+            outcome = Outcome(tables=dict(result.tables))
+            try:
+                publish_run(pipeline, outcome, publish_note(result.run_id, result.started_at), own)
+            finally:
+                found = {"tables": outcome.tables, "held": outcome.held}
+                result = result.model_copy(update=found)
     except LeaseHeld as error:
         return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
     return end_step(result, uri, settings, "publish", begin, datetime.now(UTC), failure)
+
+
+def publish_run(
+    pipeline: Pipeline, outcome: Outcome, note: PublishedNote, warehouse: Warehouse
+) -> None:
+    """Publish what a run pinned, and bring the views there, for whoever holds the lease; what gold
+    came to is told in its outcome."""
+    # `keep` as the run had it: a change of it is for a run to ask about.
+    kept = with_recorded_keep(pipeline, warehouse)
+    outcome.tables = publish_tables(kept, outcome.tables, note, warehouse)
+    outcome.held = False
+    write_views(pipeline.tables, warehouse)
 
 
 def end_step(

@@ -67,7 +67,8 @@ def _is_due(place: OpsPlace) -> bool:
     own = place.own.open()
     if own is not None and own.version() > 0:
         return False
-    return (own is None and is_broken(place.former)) or place.not_moved() is not None
+    is_lost = own is None and place.has_former and is_broken(place.former)
+    return is_lost or place.not_moved() is not None
 
 
 def move_ops_tables(warehouse: Warehouse) -> None:
@@ -126,6 +127,7 @@ def _move(place: TablePlace, damage: str, now: datetime) -> Path | None:
     try:
         if _damage(place) == damage:
             found.rename(aside)
+            place.is_made()
     except OSError:
         return None
     return aside

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import ReplayUnfinished, RetractionUnfinished, RewindUnfinished
-from tidemark.storage.file_place import FilePlace
+from tidemark.storage.file_place import FilePlace, asked_once
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.warehouse import Warehouse
 
@@ -76,20 +76,29 @@ def rewind_folder(warehouse: Warehouse, rewind: str) -> FilePlace:
 
 def unfinished_act(warehouse: Warehouse) -> PipelineAct | None:
     """The act that was begun and not finished; None where there is none."""
-    try:
-        noted = read_bytes(unfinished_mark(warehouse), warehouse.options).decode()
-    except FileMissing:
+    place = unfinished_mark(warehouse)
+    noted = asked_once("mark", place, lambda: _noted(place, warehouse))
+    if noted is None:
         return None
     kind, _, name = noted.rpartition(" ")
     return PipelineAct(ActKind(kind or ActKind.REWIND), name)
 
 
-def check_no_unfinished_act(warehouse: Warehouse, unless: ActKind | None = None) -> None:
-    """RewindUnfinished, RetractionUnfinished or ReplayUnfinished where there is one of another
-    kind."""
+def _noted(place: str, warehouse: Warehouse) -> str | None:
+    try:
+        return read_bytes(place, warehouse.options).decode()
+    except FileMissing:
+        return None
+
+
+def check_no_unfinished_act(
+    warehouse: Warehouse, unless: ActKind | None = None
+) -> PipelineAct | None:
+    """The act of the excepted kind, if there is one; RewindUnfinished, RetractionUnfinished or
+    ReplayUnfinished where there is one of another kind."""
     act = unfinished_act(warehouse)
     if act is None or act.kind is unless:
-        return
+        return act
     name, folder = warehouse.places.pipeline, act.folder(warehouse).uri
     raise _UNFINISHED[act.kind](
         f"A {act.kind} of {name} was begun and not finished ({folder}): its tables do not fit each "

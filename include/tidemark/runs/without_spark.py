@@ -4,8 +4,9 @@ The life of such a run:
 1. take the lease, never over from another run: what that one left is for a job to mend;
 2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job; where
    a job could only say what is known already (`_AS_A_JOB`), fail as it would;
-3. write the lines that the ledger lacks, and the pins for publish into the result, as a job with
-   `--hold` does; publish is the next step, for there may be changes that are not published yet.
+3. write the lines that the ledger lacks, and the pins for publish into the result;
+4. publish, for there may be changes that are not published yet, or leave that to a step of its own,
+   as a job with `--hold` does.
 Killed anywhere, the next run does what is left: each write is one of a job's, and can be repeated.
 """
 
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -37,6 +40,7 @@ from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_ru
 from tidemark.runs.repair_ops import repair_ops_tables
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.runs.status.recorded_status import record_status
 from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.wall_clock import check_clock
 from tidemark.storage.delta.place import shared_handles
@@ -46,6 +50,8 @@ from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.root import check_root
 
 _LOG = logging.getLogger(__name__)
+# Validates and publishes what a run found, under the lease that it holds; raises where it may not.
+Publish = Callable[[Run, Outcome, datetime], None]
 _NOTHING = (
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
@@ -64,12 +70,19 @@ _AS_A_JOB: dict[type[TidemarkError], str] = {
 
 
 @shared_handles()
-def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
-    """The result of a run that had nothing for Spark to do, held, or that stops where a job would
-    stop too: as it was written to `uri`.
+@one_look()
+def run_without_spark(
+    run: Run, started: datetime, uri: str, publish: Publish | None = None
+) -> RunResult | SparkNeeded:
+    """The result of a run that had nothing for Spark to do, held unless it is to `publish`, or that
+    stops where a job would stop too: as it was written to `uri`.
 
     Raises what stops it where that cannot be written either, and nothing else: what else is in the
-    way of this is in the way of the job too, which reports it.
+    way of this is in the way of the job too, which reports it. What `publish` raises is the
+    result's error.
+
+    All of it is one look: what it writes itself that look sees, and nobody else writes under the
+    lease.
     """
     begin = time.monotonic()
     # For the rules of the lease it is the job: what an earlier try left is not held by another.
@@ -79,7 +92,7 @@ def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | Spar
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-            found = _run(replace(run, fence=lease.check), lease, started, uri)
+            found = _run(replace(run, fence=lease.check), lease, started, uri, publish)
     except (RootMissing, StorageUnavailable):
         raise
     except (LeaseHeld, LeaseUnreadable) as error:
@@ -87,26 +100,32 @@ def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | Spar
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
     if not isinstance(found, TidemarkError):
+        if publish is not None and isinstance(found, RunResult):
+            record_status(found.pipeline, settings, found.ended_at)
         return found
     outcome = Outcome(without_spark=_AS_A_JOB[type(found)])
     try:
-        return _ended(run, outcome, started, begin, uri, RunError.of(found))
+        return _ended(run, outcome, started, _seconds("preflight", begin), uri, RunError.of(found))
     except StorageUnavailable:
         raise found from None
 
 
 def _run(
-    run: Run, lease: Lease, started: datetime, uri: str
+    run: Run, lease: Lease, started: datetime, uri: str, publish: Publish | None
 ) -> RunResult | SparkNeeded | TidemarkError:
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin = time.monotonic()
     try:
-        with one_look():
-            found = _looked(run, lease)
-            outcome = _pinned(run, found) if isinstance(found, NothingNew) else Outcome()
+        found = _looked(run, lease)
         if isinstance(found, NothingNew):
+            outcome = _pinned(run, found)
             _finish(run, found)
-            return _ended(run, outcome, started, begin, uri)
+            seconds, error = _seconds("preflight", begin), None
+            if publish is not None:
+                begin = time.monotonic()
+                error = _error_of(publish, run, outcome, started)
+                seconds |= _seconds("publish", begin)
+            return _ended(run, outcome, started, seconds, uri, error)
         if isinstance(found, InputLost):
             record_interrupted_run(run.pipeline, run.warehouse)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
@@ -118,22 +137,38 @@ def _ended(
     run: Run,
     outcome: Outcome,
     started: datetime,
-    begin: float,
+    seconds: dict[str, float],
     uri: str,
     error: RunError | None = None,
 ) -> RunResult:
     """The result of a run that ends here, written and recorded."""
-    seconds = {"preflight": round(time.monotonic() - begin, 3)}
     result = run_result(run, outcome, started, {}, seconds, error)
     write_result(uri, result, run.settings.storage_options)
     try_to_record_run(run.warehouse.runs, result)
     return result
 
 
+def _seconds(step: str, begin: float) -> dict[str, float]:
+    return {step: round(time.monotonic() - begin, 3)}
+
+
+def _error_of(publish: Publish, run: Run, outcome: Outcome, started: datetime) -> RunError | None:
+    """What keeps the run from being published; None where it is."""
+    try:
+        publish(run, outcome, started)
+    except Exception as error:  # noqa: BLE001  whatever it is, the result says it
+        if not isinstance(error, TidemarkError):
+            traceback.print_exception(error)
+        return RunError.of(error)
+    return None
+
+
 def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | TidemarkError:
     """What a job could only say as well is returned. A file that changed is for the job to admit
     first: its source may be another."""
     try:
+        # One listing, of which all that is asked of it is a part.
+        run.ingest_checkpoint().files()
         check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
         return run_preflight(run)
     except ClockWrong as wrong:

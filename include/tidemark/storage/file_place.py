@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
@@ -33,9 +33,10 @@ def unfenced() -> None:
 def one_look() -> Iterator[None]:
     """Within it what handles tell is asked of the store once, and is as it was then.
 
-    For what decides by many looks at the same places and writes nothing, under the lease where
-    another may write; what writes asks again. A look within another is a part of it. Another thread
-    has none; the lease's files are read as they are now.
+    For what decides by many looks at the same places, under the lease where another may write. Of
+    its own writes a look sees commits, which move the handles that it has, and tables that were
+    made or moved (`look_again`). A look within another is a part of it. Another thread has none;
+    the lease's files are read as they are now.
     """
     if _LOOK.get() is not None:
         yield
@@ -69,6 +70,11 @@ def asked_once(what: str, uri: str, ask: Callable[[], Told]) -> Told:
     return told
 
 
+def look_again(what: str, uri: str) -> None:
+    """A look asks for this again: it is another one since, by a write of this process."""
+    (_LOOK.get() or {}).pop((what, uri), None)
+
+
 def _listed(folder: str) -> dict[str, FileFacts] | None:
     """What a look has listed of a folder; None where its files' places do not begin with it."""
     listed: dict[str, FileFacts] | None = (_LOOK.get() or {}).get(("files", folder))
@@ -76,6 +82,18 @@ def _listed(folder: str) -> dict[str, FileFacts] | None:
     if listed is None or not all(uri.startswith(f"{folder}/") or uri == folder for uri in listed):
         return None
     return listed
+
+
+def _names_listed(folder: str) -> dict[str, bool] | None:
+    """The names in a folder by what a look has listed of it; None where it has not, or one may be
+    that of a folder without a file."""
+    names: dict[str, bool] = {}
+    for uri, facts in (_listed(folder) or {}).items():
+        name, is_folder, _ = uri.removeprefix(f"{folder}/").partition("/")
+        if not is_folder and not facts.size:
+            return None
+        names[unquote(name)] = bool(is_folder)
+    return names or None
 
 
 def _content(folder: FilePlace, place: str) -> bytes:
@@ -125,6 +143,9 @@ class FilePlace:
 
     def names(self) -> dict[str, bool]:
         """What `list_folder` says of this folder."""
+        listed = None if is_local(self.uri) else _names_listed(self.uri)
+        if listed is not None:
+            return listed
         return asked_once("names", self.uri, lambda: list_folder(self.uri, self.options))
 
     def files(self, name: str = "") -> dict[str, FileFacts]:

@@ -53,11 +53,13 @@ E = TypeVar("E")
 @dataclass(frozen=True)
 class Limits:
     """How much of a checkpoint is read: the newest files of each log, the listed files that are
-    looked for in the source's store, and the files of state that are opened."""
+    told, and looked for in the source's store if `in_store`, and the files of state that are
+    opened."""
 
     log_files: int = 10
     listed_files: int = 200
     state_files: int = 1_000
+    in_store: bool = True
 
 
 def read_checkpoint(
@@ -92,7 +94,7 @@ def read_files(reader: CheckpointReader, layout: Layout, limits: Limits) -> Chec
         layout.leftovers,
         layout.unknown,
     )
-    sources = read_sources(reader, newest, layout.source_lists, limits.listed_files)
+    sources = read_sources(reader, newest, layout.source_lists, limits)
     operators = read_operators(
         reader,
         layout,
@@ -134,17 +136,17 @@ def read_sources(
     reader: CheckpointReader,
     newest: OffsetEntry | None,
     folders: Mapping[str, Mapping[str, FileFacts]],
-    files_checked: int,
+    limits: Limits,
 ) -> tuple[CheckpointSource, ...]:
     """The sources that the newest offsets name, and those that have a folder only.
 
-    Of each file list at most `files_checked` entries, the newest, are looked for in their store.
+    Of each file list at most `limits.listed_files`, the newest, are looked for in their store.
     """
     texts = dict(newest.sources) if newest else {}
     names = [*texts, *(name for name in sorted(folders) if name not in texts)]
     providers = newest.providers if newest else {}
     return tuple(
-        _source(reader, name, texts.get(name), providers, folders.get(name, {}), files_checked)
+        _source(reader, name, texts.get(name), providers, folders.get(name, {}), limits)
         for name in names
     )
 
@@ -155,13 +157,13 @@ def _source(
     text: str | None,
     providers: Mapping[str, str],
     files: Mapping[str, FileFacts],
-    files_checked: int,
+    limits: Limits,
 ) -> CheckpointSource:
     offset = None if text is None else source_offset(text)
     initial = None if isinstance(offset, FileOffset) else _initial(reader, name, files)
     kind = providers.get(name) or _kind(offset, initial)
     lists_files = isinstance(offset, FileOffset) or (offset is None and initial is None)
-    file_list = _file_list(reader, name, files, files_checked) if lists_files and files else None
+    file_list = _file_list(reader, name, files, limits) if lists_files and files else None
     return CheckpointSource(name, kind, offset, file_list, initial)
 
 
@@ -204,7 +206,7 @@ def _initial(reader: CheckpointReader, name: str, files: Mapping[str, FileFacts]
 
 
 def _file_list(
-    reader: CheckpointReader, name: str, files: Mapping[str, FileFacts], files_checked: int
+    reader: CheckpointReader, name: str, files: Mapping[str, FileFacts], limits: Limits
 ) -> SourceList:
     plain = _numbers(files)
     compacted = _numbers(file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))
@@ -212,14 +214,15 @@ def _file_list(
     newest: list[ListedFile] = []
     for number in sorted({*plain, *compacted}, reverse=True):
         own = str(number) if number in plain else f"{number}{COMPACT}"
-        if len(newest) >= files_checked or files[own].size > _LARGEST_LIST:
+        if len(newest) >= limits.listed_files or files[own].size > _LARGEST_LIST:
             break
         entries = reader.read(f"sources/{name}/{own}", parse_listed_files)
         if isinstance(entries, Unreadable):
             unreadable.append(entries)
             continue
         newest += _unseen(entries, newest)
-    facts, not_checked = _stat(newest[:files_checked], reader.place)
+    looked_for = newest[: limits.listed_files] if limits.in_store else []
+    facts, not_checked = _stat(looked_for, reader.place)
     size = sum(file.size for file in files.values())
     return SourceList(tuple(plain), tuple(compacted), size, facts, not_checked, tuple(unreadable))
 

@@ -19,7 +19,8 @@ from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.pattern import FilePattern, file_pattern
-from tidemark.storage.files import FileFacts, Options, list_files, stat_files
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, Options, stat_files
 
 # How the engine ends the name of a list that holds those before it too.
 COMPACT = ".compact"
@@ -44,7 +45,7 @@ def facts_of_files(
     if is_local(source.folder):
         found: Mapping[str, FileFacts | None] = stat_files(places, options)
     else:
-        listed = list_files(file_pattern(source).folder, options)
+        listed = FilePlace(file_pattern(source).folder, options).files()
         found = {same_place(uri): facts for uri, facts in listed.items()}
     return {place: facts for place in places if (facts := found.get(place))}
 
@@ -95,7 +96,7 @@ def _files_in_log(ingest: Checkpoint) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    for uri in list_files(pattern.folder, options):
+    for uri in FilePlace(pattern.folder, options).files():
         place, folder = same_place(uri), same_place(pattern.folder)
         names = place.removeprefix(folder).strip("/").split("/")
         if pattern.takes(names):

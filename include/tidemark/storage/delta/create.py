@@ -64,7 +64,7 @@ def ensure_table(place: TablePlace, spec: TableSpec, known: DeltaTable | None = 
 )
 def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
     transactions = [Transaction(app, version) for app, version in spec.transactions.items()]
-    return DeltaTable.create(
+    made = DeltaTable.create(
         place.uri,
         schema=Schema.from_json(spec.schema_json),
         mode="ignore",
@@ -74,6 +74,8 @@ def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
         storage_options=delta_options(place.options),
         commit_properties=CommitProperties(app_transactions=transactions or None),
     )
+    place.is_made()
+    return made
 
 
 def check_columns(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None:

@@ -149,14 +149,15 @@ def _broken_entry(place: FilePlace) -> str | None:
             if number not in numbers:
                 if number not in whole:
                     return f"{LOG}/{name} is not there"
-            elif not _is_entry(log.read(name)):
+            elif not is_entry(log.read(name)):
                 return f"{LOG}/{name}"
     except (TidemarkError, ValueError, KeyError):
         return None
     return None
 
 
-def _is_entry(data: bytes) -> bool:
+def is_entry(data: bytes) -> bool:
+    """Is it an entry of a log, each line of it?"""
     try:
         return bool(data) and all(json_value(line, whole=int) for line in data.splitlines())
     except ValueError:

@@ -1,8 +1,11 @@
-"""An opened table that reads each entry of its log once.
+"""An opened table that reads each entry of its log once, and opens it by delta-rs where it has to.
 
-delta-rs (1.6.6) reads the log's tail again for each transaction that is asked for, of which a run
-asks for some eighty, and whenever the newest commits are: on object storage each of these files is
-a request. Format: `txn` and `commitInfo` actions (PROTOCOL.md, Actions).
+delta-rs (1.6.6) reads the log's tail twice to open a table, again for each transaction that is
+asked for, and whenever the newest commits are: on object storage each of these files is a request.
+What a run asks of most tables are their identity, transactions and commits, which are read here. On
+object storage what files there are is told by delta-rs of a copy of the log on this machine. It
+opens the table itself where it writes, and from the start where the log is odd or damaged.
+Format: `txn`, `commitInfo`, `metaData` and `protocol` actions (PROTOCOL.md, Actions).
 """
 
 from __future__ import annotations
@@ -10,49 +13,240 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Metadata, Schema, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import DataDamaged
 from tidemark.pipeline.settings.storage_options import delta_options, is_local
-from tidemark.storage.delta.damage import LOG
+from tidemark.storage.delta.damage import LOG, is_entry, not_opened
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileMissing, at_once, is_there, names_behind
+from tidemark.storage.files import (
+    FileInTheWay,
+    FileMissing,
+    at_once,
+    is_there,
+    names_behind,
+    read_bytes,
+    write_bytes,
+)
 from tidemark.storage.json_text import json_value
 
 # A checkpoint is read whole, and so many entries behind it, or delta-rs is asked.
 _MOST_BYTES = 8 * 1024**2
 _MOST_ENTRIES = 100
 _AT_ONCE = 64
+# A file of fewer bytes is read whole, and so many of them are kept.
+_SMALL = 256 * 1024
+_MOST_KEPT = 16
 # With it the log forgets transactions by their age, which is left to delta-rs.
 _FORGETS = "delta.setTransactionRetentionDuration"
 _ENTRY = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
+# Checksums, of the log and of a local disk, tell nothing that is needed.
+_OTHER = re.compile(r"\d{20}\.(?!crc$|json\.crc$)")
+_HINT = "_last_checkpoint"
+_OF_TABLE = ("metaData", "protocol")
+_TELLING = (b'"txn"', b'"commitInfo"', b'"metaData"', b'"protocol"')
 
 
 class _Untold(Exception):
-    """The log does not tell its transactions in the usual way."""
+    """The log does not tell its table in the usual way."""
+
+
+_ODD = (_Untold, FileMissing, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 class OpenedTable(DeltaTable):
     """A table, opened at a version, or at its newest one. Raises what delta-rs raises."""
 
     def __init__(self, place: FilePlace, version: int | None = None) -> None:
-        super().__init__(place.uri, version, storage_options=delta_options(place.options))
+        self._storage_options = delta_options(place.options)
         self._place = place
         self._noted_at = -1
-        self._noted: dict[str, int] = {}
+        self._noted: Mapping[str, int] = {}
         # Of each entry that was read: an entry never changes.
         self._entries: dict[int, _Entry] = {}
+        # Those of the entries, while the log is read.
+        self._contents: dict[str, bytes] = {}
+        self._log: _Log | None = None
+        self._opened: DeltaTable | None = None
+        self._copied: DeltaTable | None = None
+        self._folder = Path()
+        self._kept: dict[str, bytes] = {}
+        if version is None:
+            with suppress(*_ODD):
+                self._log = self._read_log()
+        if self._log is None:
+            self._opened = self._by_delta_rs(version)
+
+    @property
+    def _table(self) -> Any:  # type: ignore[override]  # made with the first that asks
+        """The table as delta-rs has it, opened at the version that was read; for `DeltaTable`."""
+        if self._opened is None:
+            try:
+                self._opened = self._by_delta_rs(self.version())
+            except (DeltaError, OSError) as error:
+                raise not_opened(self._place, error) from error
+        return self._opened._table
+
+    def _by_delta_rs(self, version: int | None) -> DeltaTable:
+        return DeltaTable(self._place.uri, version, storage_options=self._storage_options)
+
+    @property
+    def table_uri(self) -> str:
+        return str(self._table.table_uri()) if self._log is None else self._place.uri
+
+    def version(self) -> int:
+        if self._opened is None and self._log is not None:
+            return self._log.version
+        return int(self._table.version())
+
+    def metadata(self) -> Metadata:
+        if self._opened is None and self._log is not None:
+            return _Told(self._log.metadata)
+        return super().metadata()
+
+    def schema(self) -> Schema:
+        if self._opened is None and self._log is not None:
+            return Schema.from_json(self._log.metadata["schemaString"])
+        return super().schema()
+
+    def partitions(self, *arguments: Any, **named: Any) -> list[dict[str, str]]:
+        copied = self._files_told()
+        return (
+            super().partitions(*arguments, **named)
+            if copied is None
+            else copied.partitions(*arguments, **named)
+        )
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        copied = self._files_told()
+        if copied is None:
+            return super().get_add_actions(flatten)
+        return copied.get_add_actions(flatten)
+
+    def to_pyarrow_dataset(self, *arguments: Any, **named: Any) -> Any:
+        copied = self._files_told()
+        if copied is None:
+            return super().to_pyarrow_dataset(*arguments, **named)
+        sizes = {
+            one["path"]: one["size_bytes"] for one in pa.table(copied.get_add_actions()).to_pylist()
+        }
+        handler: Any = _Files(self._place, self._storage_options, sizes, self._kept)
+        return copied.to_pyarrow_dataset(
+            *arguments, **{**named, "filesystem": PyFileSystem(handler)}
+        )
+
+    def _files_told(self) -> DeltaTable | None:
+        """A copy of the log, opened on this machine; None where the table itself is opened."""
+        if self._opened is not None or self._log is None:
+            return None
+        if self._copied is None:
+            folder = mkdtemp(prefix="tidemark-log-")
+            finalize(self, rmtree, folder, ignore_errors=True)
+            self._folder = Path(folder)
+            (self._folder / LOG).mkdir()
+            for name, content in self._log.files.items():
+                (self._folder / LOG / name).write_bytes(content)
+            self._copied = DeltaTable(folder)
+        return self._copied
+
+    def append_by_copy(self, rows: pa.Table, properties: CommitProperties | None) -> bool:
+        """Append rows by a commit to the copy of the log, whose files are put into the store then,
+        the log's entry last, which only one creates. False where the table is to be opened for
+        it, or another committed meanwhile: the rows are in no commit then.
+
+        delta-rs reads the log again to open the table, and after its commit.
+        """
+        copied, log = self._files_told(), self._log
+        # Names of partitions are other ones on a local disk.
+        if copied is None or log is None or log.metadata["partitionColumns"]:
+            return False
+        write_deltalake(copied, rows, mode="append", commit_properties=properties)
+        version = copied.version()
+        name, written = f"{LOG}/{_entry_name(version)}", self._folder
+        content = (written / name).read_bytes()
+        actions = [json_value(line, whole=int) for line in content.splitlines()]
+        for path in (unquote(one["add"]["path"]) for one in actions if "add" in one):
+            self._put(path, (written / path).read_bytes())
+        if not self._put_new(name, content):
+            self._copied = None
+            return False
+        files = {**log.files, _entry_name(version): content}
+        whole = _checkpoint_name(version)
+        if (written / LOG / whole).exists():
+            for one in (whole, _HINT):
+                self._put(f"{LOG}/{one}", (written / LOG / one).read_bytes())
+        self._entries[version] = _Entry.of(content)
+        self._log = replace(log, version=version, files=files)
+        return True
+
+    def _put(self, name: str, content: bytes) -> None:
+        write_bytes(self._place.below(name), content, self._place.options)
+
+    def _put_new(self, name: str, content: bytes) -> bool:
+        place, options = self._place.below(name), self._place.options
+        try:
+            write_bytes(place, content, options, create_only=True)
+        except FileInTheWay:
+            # A request that a store carried out and did not answer is repeated by its client.
+            return read_bytes(place, options) == content
+        return True
+
+    def _read_log(self) -> _Log:
+        """The log as it is now; _Untold, or what reading raises, where it is an odd one."""
+        log, options = self._place.below(LOG), self._place.options
+        if is_local(log):
+            # Delta-rs opens it in a millisecond.
+            raise _Untold
+        base, files = self._checkpoint()
+        found = names_behind(log, f"{max(base, 0):020}", options)
+        if base < 0 and not found:
+            raise TableNotFoundError(f"{log} has no file")
+        if any(_is_odd(name) for name in found):
+            raise _Untold
+        numbers = {int(name[:20]) for name in found if _ENTRY.fullmatch(name)}
+        whole = {int(name[:20]) for name in found if _CHECKPOINT.fullmatch(name)}
+        version = max(numbers, default=base)
+        behind = range(base + 1, version + 1)
+        lacking = not numbers.issuperset(behind) or len(behind) > _MOST_ENTRIES
+        if lacking or whole != ({base} if base >= 0 else set()):
+            raise _Untold
+        noted, actions = _of_checkpoint(files[_checkpoint_name(base)]) if base >= 0 else ({}, {})
+        self._contents = {}
+        self._read(behind)
+        for number in behind:
+            entry, name = self._entries[number], _entry_name(number)
+            noted, actions = {**noted, **entry.noted}, {**actions, **entry.of_table}
+            if not is_entry(self._contents[name]):
+                raise _Untold
+        files |= self._contents
+        self._contents = {}
+        known, reader = actions["metaData"], actions["protocol"]["minReaderVersion"]
+        if reader != 1 or _FORGETS in known["configuration"]:
+            raise _Untold
+        self._noted, self._noted_at = noted, version
+        return _Log(version, known, files)
 
     def is_newest(self) -> bool:
         """Does the log end with the version that this handle is at? One request tells."""
         newest, log, options = self.version(), self._place.below(LOG), self._place.options
-        this, following = (f"{number:020}.json" for number in (newest, newest + 1))
+        this, following = _entry_name(newest), _entry_name(newest + 1)
         if is_local(log):
             return is_there(f"{log}/{this}", options) and not is_there(
                 f"{log}/{following}", options
@@ -68,7 +262,7 @@ class OpenedTable(DeltaTable):
         """
         try:
             self._read_transactions()
-        except (_Untold, FileMissing, ValueError, KeyError, pa.ArrowException):
+        except _ODD:
             # An odd log, or a damaged one, whose error is delta-rs's.
             return super().transaction_version(app_id)
         return self._noted.get(app_id)
@@ -99,8 +293,9 @@ class OpenedTable(DeltaTable):
             raise _Untold
         noted, base = self._noted, self._noted_at
         if not 0 <= base < version:
-            noted, base = self._checkpointed(version)
-        if version - base > _MOST_ENTRIES:
+            base, files = self._checkpoint()
+            noted = _of_checkpoint(files[_checkpoint_name(base)], ["txn"])[0] if base >= 0 else {}
+        if not base <= version <= base + _MOST_ENTRIES:
             raise _Untold
         self._read(range(base + 1, version + 1))
         if any(number not in self._entries for number in range(base + 1, version + 1)):
@@ -115,9 +310,12 @@ class OpenedTable(DeltaTable):
         self._entries |= {number: one for number, one in told.items() if one is not None}
 
     def _entry(self, number: int) -> _Entry | None:
-        name = f"{LOG}/{number:020}.json"
+        name = f"{LOG}/{_entry_name(number)}"
         try:
-            return _Entry.of(self._place.read(name))
+            content = self._place.read(name)
+            if self._log is None and self._opened is None:
+                self._contents[_entry_name(number)] = content
+            return _Entry.of(content)
         except FileMissing:
             return None
         except (ValueError, KeyError) as error:
@@ -126,19 +324,43 @@ class OpenedTable(DeltaTable):
                 "it. Starting again does not help: restore the file from a backup."
             ) from error
 
-    def _checkpointed(self, version: int) -> tuple[dict[str, int], int]:
-        """What the log's last checkpoint has, and its version; -1 where there is none."""
+    def _checkpoint(self) -> tuple[int, dict[str, bytes]]:
+        """The version of the log's last checkpoint, -1 where there is none, and its files."""
         try:
-            told = json_value(self._place.read(f"{LOG}/_last_checkpoint"))
+            hint = self._place.read(f"{LOG}/{_HINT}")
         except FileMissing:
-            return {}, -1
-        base = int(told["version"])
-        odd = told.get("parts") or told.get("v2Checkpoint")
-        if odd or base > version or told["sizeInBytes"] > _MOST_BYTES:
+            return -1, {}
+        told = json_value(hint)
+        if told.get("parts") or told.get("v2Checkpoint") or told["sizeInBytes"] > _MOST_BYTES:
             raise _Untold
-        data = io.BytesIO(self._place.read(f"{LOG}/{base:020}.checkpoint.parquet"))
-        rows: list[Any] = pq.read_table(data, columns=["txn"]).column("txn").to_pylist()
-        return {one["appId"]: one["version"] for one in rows if one is not None}, base
+        name = _checkpoint_name(int(told["version"]))
+        return int(told["version"]), {_HINT: hint, name: self._place.read(f"{LOG}/{name}")}
+
+
+class _Files(DeltaStorageHandler):
+    """A table's files as Arrow reads them: a small one with one request, and some of these once,
+    which are `kept`."""
+
+    def __init__(
+        self,
+        place: FilePlace,
+        options: dict[str, str] | None,
+        sizes: dict[str, int],
+        kept: dict[str, bytes],
+    ) -> None:
+        super().__init__(place.uri, options, sizes)
+        self._place, self._sizes, self._kept = place, sizes, kept
+
+    def open_input_file(self, path: str) -> Any:
+        if path in self._kept:
+            return pa.BufferReader(self._kept[path])
+        if self._sizes.get(path, _SMALL) < _SMALL:
+            with suppress(FileMissing):
+                content = self._place.read(path)
+                if len(self._kept) < _MOST_KEPT:
+                    self._kept[path] = content
+                return pa.BufferReader(content)
+        return super().open_input_file(path)
 
 
 def newest_first(table: DeltaTable) -> Iterator[dict[str, Any]]:
@@ -147,23 +369,76 @@ def newest_first(table: DeltaTable) -> Iterator[dict[str, Any]]:
     return table.commits() if isinstance(table, OpenedTable) else iter(table.history())
 
 
+def _entry_name(number: int) -> str:
+    return f"{number:020}.json"
+
+
+def _checkpoint_name(number: int) -> str:
+    return f"{number:020}.checkpoint.parquet"
+
+
+def _is_odd(name: str) -> bool:
+    known = _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+    return not known and _OTHER.match(name) is not None
+
+
+def _of_checkpoint(
+    content: bytes, columns: list[str] | None = None
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """The transactions of a checkpoint, and what it says of the table; of these columns alone,
+    where they are given."""
+    rows = pq.read_table(io.BytesIO(content), columns=columns)
+    noted = {one["appId"]: one["version"] for one in _values(rows, "txn")}
+    return noted, {kind: one for kind in _OF_TABLE for one in _values(rows, kind)}
+
+
+def _values(rows: pa.Table, kind: str) -> list[Any]:
+    if kind not in rows.column_names:
+        return []
+    column: Any = rows.column(kind)
+    values: list[Any] = column.drop_null().to_pylist(maps_as_pydicts="strict")
+    return values
+
+
+class _Told(Metadata):
+    """A table's metadata by its log's own action."""
+
+    def __init__(self, action: Mapping[str, Any]) -> None:
+        names = {"partition_columns": "partitionColumns", "created_time": "createdTime"}
+        plain = {name: action.get(name) for name in ("id", "name", "description", "configuration")}
+        told = {name: action.get(of) for name, of in names.items()}
+        self._metadata: Any = SimpleNamespace(**plain, **told)
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A log up to a version: its table's `metaData`, and the files that tell the version."""
+
+    version: int
+    metadata: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+
 @dataclass(frozen=True)
 class _Entry:
-    """What a commit says of itself: its transactions, and what its writer tells of it, which may
-    be nothing."""
+    """What a commit says of itself: its transactions, what its writer tells of it, which may be
+    nothing, and what it says of the table."""
 
     noted: Mapping[str, int]
     told: Mapping[str, Any]
+    of_table: Mapping[str, Any]
 
     @classmethod
     def of(cls, entry: bytes) -> _Entry:
-        noted, told = dict[str, int](), {"timestamp": 0, "operation": "unknown"}
+        noted, of_table = dict[str, int](), dict[str, Any]()
+        told = {"timestamp": 0, "operation": "unknown"}
         for line in entry.splitlines():
             # Not each file's statistics.
-            if b'"txn"' not in line and b'"commitInfo"' not in line:
+            if not any(name in line for name in _TELLING):
                 continue
             action: Mapping[str, Any] = json_value(line, whole=int)
             if (one := action.get("txn")) is not None:
                 noted[one["appId"]] = one["version"]
             told = action.get("commitInfo", told)
-        return cls(noted, told)
+            of_table |= {kind: action[kind] for kind in _OF_TABLE if kind in action}
+        return cls(noted, told, of_table)

@@ -27,6 +27,7 @@ from tidemark.storage.delta.damage import LOG
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileInTheWay, write_bytes
 from tidemark.storage.json_text import json_value
 
@@ -55,10 +56,16 @@ class OpsPlace(TablePlace):
         """The shared table, whoever's rows it has."""
         return TablePlace(self.shared, self.options)
 
+    @property
+    def has_former(self) -> bool:
+        """Is there anything in the place of the shared table?"""
+        folder, _, name = self.shared.rpartition("/")
+        return bool(folder) and name in FilePlace(folder, self.options).names()
+
     def not_moved(self) -> DeltaTable | None:
         """The shared table; None where there is none, or the pipeline's rows were taken from it:
         what it still holds of them is out of date."""
-        shared = self.former.open() if self.shared else None
+        shared = self.former.open() if self.has_former else None
         if shared is None or shared.transaction_version(moved_name(self.pipeline)) is not None:
             return None
         return shared
@@ -88,6 +95,7 @@ def move_ops_table(
         if shared is None:
             return None
         _move(place, shared, moving)
+        place.own.is_made()
         own = place.own.existing()
     if own.version() == 0 and (shared := place.not_moved()) is not None:
         note_moved(place, shared)

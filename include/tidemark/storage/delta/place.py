@@ -18,7 +18,7 @@ from tidemark.storage.delta.damage import (
     not_opened,
 )
 from tidemark.storage.delta.opened import OpenedTable
-from tidemark.storage.file_place import FilePlace, asked_once, kept_contents
+from tidemark.storage.file_place import FilePlace, asked_once, kept_contents, look_again
 
 _HANDLES: ContextVar[dict[str, OpenedTable] | None] = ContextVar("handles", default=None)
 
@@ -69,6 +69,10 @@ class TablePlace(FilePlace):
         table has no newer version.
         """
         return asked_once("table", self.uri, self._shared)
+
+    def is_made(self) -> None:
+        """Where nothing was, or something else, is the table now, by a write of this process."""
+        look_again("table", self.uri)
 
     def _shared(self) -> OpenedTable | None:
         handles = _HANDLES.get()

@@ -9,6 +9,7 @@ restart.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -25,7 +26,6 @@ from tidemark.storage.files import (
     list_files,
     read_bytes,
     remove_files,
-    stat_files,
     write_bytes,
 )
 from tidemark.storage.processes import ProcessMark
@@ -138,15 +138,19 @@ class LeaseFolder:
         after_a_kill="before: nothing; after: a lease whose processes are gone, which the next "
         "run takes over",
     )
-    def create(self, record: LeaseRecord) -> bool:
-        """Take the record's number; False where another was first, or already further."""
+    def create(self, record: LeaseRecord) -> Mapping[int, datetime] | None:
+        """Take the record's number: the numbers that have a file then, and when each was written,
+        by the store's clock. None where another was first, or already further."""
         try:
             write_bytes(self.place(record.number), _json(record), self.options, create_only=True)
         except FileInTheWay:
             # A request that a store carried out and did not answer is repeated by its client.
-            return self._holds(record)
+            if not self._holds(record):
+                return None
         # A slow taker may create a number that was used and removed: then a higher one is there.
-        return self.highest() == record.number
+        found = self._written()
+        highest = max((one for one in found if one <= HIGHEST_NUMBER), default=0)
+        return found if highest == record.number else None
 
     def rewrite(self, record: LeaseRecord) -> None:
         """Write the owner's own file anew."""
@@ -156,25 +160,23 @@ class LeaseFolder:
         "older leases removed",
         after_a_kill="before and after: a lease as above; files of lower numbers count for nothing",
     )
-    def remove_below(self, number: int) -> None:
-        """Remove what lower numbers left, and what no run can have; for the owner of `number`
-        only."""
-        found = self._all_numbers()
+    def remove_below(self, number: int, found: Iterable[int]) -> None:
+        """Remove what lower numbers left, of those that were found, and what no run can have; for
+        the owner of `number` only."""
         gone = [other for other in found if other < number or other > HIGHEST_NUMBER]
         remove_files(map(self.place, gone), self.options)
-
-    def written_at(self, number: int) -> datetime | None:
-        """When its file was written last, by the store's clock; None where there is none."""
-        facts = stat_files([self.place(number)], self.options)[self.place(number)]
-        return None if facts is None else facts.modified
 
     def place(self, number: int) -> str:
         """The file of a number."""
         return f"{self.uri}/{number:020}.json"
 
     def _all_numbers(self) -> list[int]:
-        found = (_NAME.search(place) for place in list_files(self.uri, self.options))
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        return sorted(self._written(), reverse=True)
+
+    def _written(self) -> dict[int, datetime]:
+        found = list_files(self.uri, self.options)
+        named = {place: _NAME.search(place) for place in found}
+        return {int(name[1]): found[place].modified for place, name in named.items() if name}
 
     def _holds(self, record: LeaseRecord) -> bool:
         try:

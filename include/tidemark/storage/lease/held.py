@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -50,6 +50,7 @@ class Lease:
         self, files: LeaseFolder, record: LeaseRecord, on_lapse: OnLapse, now: Clock
     ) -> None:
         self._files, self._record, self._on_lapse, self._now = files, record, on_lapse, now
+        self._found: Mapping[int, datetime] = {}
         self._deadline = time.monotonic() + record.seconds
         self._done, self._writing, self._losing = Event(), Lock(), Lock()
         self._lost: LeaseLost | None = None
@@ -68,9 +69,10 @@ class Lease:
         return self._record.took_over
 
     def clocks(self) -> Clocks:
-        """By the time that the store gave the lease's own file: one request. The same twice where
-        that lies between what this machine's clock said before it was written, and says now."""
-        before, written = self._record.renewed_at, self._files.written_at(self.number)
+        """By the time that the store gave the lease's own file when it was taken. The same twice
+        where that lies between what this machine's clock said before it was written, and says
+        now."""
+        before, written = self._record.taken_at, self._found.get(self.number)
         now = self._now()
         if written is None:
             return Clocks(now, now)
@@ -90,6 +92,12 @@ class Lease:
             raise self._lapsed()
         self._refuse_other()
 
+    def take(self) -> bool:
+        """Create its file; False where another was first. For `hold_lease`."""
+        found = self._files.create(self._record)
+        self._found = found or {}
+        return found is not None
+
     def keep(self) -> None:
         """Start to renew it; for `hold_lease`, right after it was taken."""
         self._renewing.start()
@@ -97,7 +105,7 @@ class Lease:
 
     def remove_lower(self) -> None:
         """Remove the files of the leases before; for `hold_lease`."""
-        self._files.remove_below(self.number)
+        self._files.remove_below(self.number, self._found)
 
     @commit_point(
         "fence noted",

@@ -149,7 +149,7 @@ def _create(
     )
     # Its monotonic end counts from here, before the request.
     lease = Lease(files, record, on_lapse, now)
-    if not files.create(record):
+    if not lease.take():
         raise LeaseHeld(_lost_race_text(files))
     return lease
 

@@ -1,0 +1,191 @@
+"""On object storage a table's log is read here, and by delta-rs where it has to be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from tests.storage.s3 import Requests, s3_server
+from tidemark.errors import DataDamaged
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.ops import append_to_ops
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.files import list_files, read_bytes, remove_files, write_bytes
+
+URI = "s3://lake/t%20x"
+LOG = f"{URI}/_delta_log"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Requests, dict[str, str]]]:
+    asked = Requests(tmp_path_factory.mktemp("store") / "requests")
+    with s3_server(requests=asked.file) as options:
+        yield asked, options
+
+
+@pytest.fixture
+def place(store: tuple[Requests, dict[str, str]]) -> TablePlace:
+    """Of two dates, one of whose names a URI encodes; a part of it is removed again."""
+    _, options = store
+    place = TablePlace(URI, options)
+    remove_files(list_files(place.uri, options), options)
+    for number in range(4):
+        noted = CommitProperties(app_transactions=[Transaction("a", number)])
+        write_deltalake(
+            URI,
+            pa.table({"n": [number, None], "day": ["1 / x", "2"], "x": [1.5 * number, None]}),
+            mode="append",
+            partition_by=["day"],
+            configuration={"delta.checkpointInterval": "10"},
+            commit_properties=noted,
+            storage_options=options,
+        )
+    by_delta_rs(place).delete("n = 1")
+    return place
+
+
+def facts(table: DeltaTable) -> dict[str, Any]:
+    """What delta-rs tells of a table, and its rows."""
+    known, rows = table.metadata(), dataset_of(table).to_table()
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return {
+        "version": table.version(),
+        "metadata": {name: getattr(known, name) for name in ("id", "name", "configuration")},
+        "columns": known.partition_columns,
+        "schema": table.schema(),
+        "partitions": sorted(map(str, table.partitions())),
+        "files": sorted(map(str, files)),
+        "rows": rows.sort_by([("n", "ascending"), ("day", "ascending")]).to_pylist(),
+        "some": dataset_of(table, "day = '2'").count_rows(),
+        "a": [table.transaction_version(name) for name in ("a", "none")],
+    }
+
+
+def by_delta_rs(place: TablePlace) -> DeltaTable:
+    return DeltaTable(place.uri, storage_options=dict(place.options))
+
+
+def of_log(found: Counter[str]) -> int:
+    return sum(number for kind, number in found.items() if "_delta_log" in kind)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_it_tells_what_delta_rs_tells_and_reads_each_entry_once(
+    store: tuple[Requests, dict[str, str]], place: TablePlace, checkpointed: bool
+) -> None:
+    if checkpointed:
+        by_delta_rs(place).create_checkpoint()
+    by_delta_rs(place).delete("n = 2")
+    expected = facts(by_delta_rs(place))
+    asked = store[0].from_now()
+    table = place.existing()
+    assert facts(table) == expected
+    # The hint, a listing, and each entry, or the checkpoint and the one behind it.
+    assert of_log(asked.count()) == (1 + 1 + 2 if checkpointed else 1 + 1 + 6)
+    # What delta-rs writes, it writes on the version that was read.
+    write_deltalake(table, pa.table({"n": [9], "day": ["2"], "x": [0.5]}), mode="append")
+    assert facts(table) == facts(by_delta_rs(place))
+    assert table.version() == expected["version"] + 1
+
+
+def test_a_commit_on_the_version_that_was_read_excludes_another(place: TablePlace) -> None:
+    table, other = place.existing(), by_delta_rs(place)
+    other.delete("n = 3")
+    with pytest.raises(Exception, match="Failed to commit"):
+        table.delete("n = 3", commit_properties=CommitProperties(max_commit_retries=0))
+    assert place.existing().version() == other.version()
+
+
+@pytest.mark.parametrize("what", ["cut off", "empty", "gone", "no JSON"])
+def test_an_odd_log_is_for_delta_rs_to_judge(place: TablePlace, what: str) -> None:
+    entry = f"{LOG}/{2:020}.json"
+    content = read_bytes(entry, place.options)
+    damaged = {"cut off": content[:-40], "empty": b"", "no JSON": content + b"\nx"}
+    if what == "gone":
+        remove_files([entry], place.options)
+    else:
+        write_bytes(entry, damaged[what], place.options)
+    if what == "empty":
+        # delta-rs takes it for a commit that did nothing.
+        assert facts(place.existing()) == facts(by_delta_rs(place))
+        return
+    with pytest.raises(DataDamaged):
+        place.open()
+
+
+def test_a_protocol_that_is_not_plain_is_left_to_delta_rs(place: TablePlace) -> None:
+    by_delta_rs(place).alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    table = place.existing()
+    assert table.version() == by_delta_rs(place).version()
+    assert table.protocol() == by_delta_rs(place).protocol()
+
+
+@pytest.fixture
+def ops(place: TablePlace) -> TablePlace:
+    """A table without partitions, as those of `ops` are, of six commits."""
+    remove_files(list_files(place.uri, place.options), place.options)
+    for number in range(6):
+        write_deltalake(
+            URI,
+            rows_of(number),
+            mode="append",
+            configuration={"delta.checkpointInterval": "10"},
+            storage_options=dict(place.options),
+        )
+    return place
+
+
+def rows_of(number: int) -> pa.Table:
+    return pa.table({"n": [number], "day": ["2"], "x": [0.5]})
+
+
+def test_rows_of_ops_are_appended_by_a_copy_that_nothing_else_can_tell(
+    store: tuple[Requests, dict[str, str]], ops: TablePlace
+) -> None:
+    table = ops.existing()
+    asked = store[0].from_now()
+    for number in range(100, 107):
+        noted = CommitProperties(app_transactions=[Transaction("a", number)])
+        append_to_ops(table, rows_of(number), noted)
+        assert table.transaction_version("a") == number
+    found = asked.count()
+    # Of the seven one is the tenth commit, which has a checkpoint and the hint to it.
+    assert found.total() == 7 * 2 + 2
+    assert of_log(found) == 7 + 2
+    assert facts(table) == facts(by_delta_rs(ops)) == facts(ops.existing())
+    assert f"{LOG}/{9:020}.checkpoint.parquet" in list_files(LOG, ops.options)
+
+
+def test_a_copy_that_another_commit_overtook_is_appended_by_delta_rs(ops: TablePlace) -> None:
+    table, other = ops.existing(), ops.existing()
+    append_to_ops(other, rows_of(100))
+    append_to_ops(table, rows_of(101))
+    numbers = dataset_of(ops.existing()).to_table()["n"].to_pylist()
+    assert [numbers.count(one) for one in (100, 101)] == [1, 1]
+    assert facts(table) == facts(by_delta_rs(ops))
+
+
+def test_a_commit_whose_answer_was_lost_is_not_repeated(
+    ops: TablePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, module = ops.existing(), "tidemark.storage.delta.opened"
+
+    def twice(uri: str, data: bytes, *given: Any, **named: Any) -> None:
+        """As a client does whose first request was carried out."""
+        write_bytes(uri, data, *given, **named)
+        if named:
+            write_bytes(uri, data, *given, **named)
+
+    monkeypatch.setattr(f"{module}.write_bytes", twice)
+    append_to_ops(table, rows_of(100))
+    assert dataset_of(ops.existing()).to_table()["n"].to_pylist().count(100) == 1
+
+
+def test_a_table_that_is_not_there_is_none(ops: TablePlace) -> None:
+    remove_files(list_files(ops.uri, ops.options), ops.options)
+    assert ops.open() is None
