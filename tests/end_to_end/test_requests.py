@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROOT = "s3://lake/root"
 # Each may only become less: of a store far away one takes some ten milliseconds, and all are paid.
 MOST_OF_NOTHING_NEW = 100
-MOST_OF_A_SMALL_RUN = 1_260
+MOST_OF_A_SMALL_RUN = 1_130
 
 
 def rows(number: int) -> list[dict[str, object]]:
