@@ -13,7 +13,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.storage.s3 import Requests, s3_server
 from tidemark.errors import DataDamaged
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import append_to_ops
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_files, read_bytes, remove_files, write_bytes
 
@@ -125,67 +124,6 @@ def test_a_protocol_that_is_not_plain_is_left_to_delta_rs(place: TablePlace) -> 
     assert table.protocol() == by_delta_rs(place).protocol()
 
 
-@pytest.fixture
-def ops(place: TablePlace) -> TablePlace:
-    """A table without partitions, as those of `ops` are, of six commits."""
+def test_a_table_that_is_not_there_is_none(place: TablePlace) -> None:
     remove_files(list_files(place.uri, place.options), place.options)
-    for number in range(6):
-        write_deltalake(
-            URI,
-            rows_of(number),
-            mode="append",
-            configuration={"delta.checkpointInterval": "10"},
-            storage_options=dict(place.options),
-        )
-    return place
-
-
-def rows_of(number: int) -> pa.Table:
-    return pa.table({"n": [number], "day": ["2"], "x": [0.5]})
-
-
-def test_rows_of_ops_are_appended_by_a_copy_that_nothing_else_can_tell(
-    store: tuple[Requests, dict[str, str]], ops: TablePlace
-) -> None:
-    table = ops.existing()
-    asked = store[0].from_now()
-    for number in range(100, 107):
-        noted = CommitProperties(app_transactions=[Transaction("a", number)])
-        append_to_ops(table, rows_of(number), noted)
-        assert table.transaction_version("a") == number
-    found = asked.count()
-    # Of the seven one is the tenth commit, which has a checkpoint and the hint to it.
-    assert found.total() == 7 * 2 + 2
-    assert of_log(found) == 7 + 2
-    assert facts(table) == facts(by_delta_rs(ops)) == facts(ops.existing())
-    assert f"{LOG}/{9:020}.checkpoint.parquet" in list_files(LOG, ops.options)
-
-
-def test_a_copy_that_another_commit_overtook_is_appended_by_delta_rs(ops: TablePlace) -> None:
-    table, other = ops.existing(), ops.existing()
-    append_to_ops(other, rows_of(100))
-    append_to_ops(table, rows_of(101))
-    numbers = dataset_of(ops.existing()).to_table()["n"].to_pylist()
-    assert [numbers.count(one) for one in (100, 101)] == [1, 1]
-    assert facts(table) == facts(by_delta_rs(ops))
-
-
-def test_a_commit_whose_answer_was_lost_is_not_repeated(
-    ops: TablePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, module = ops.existing(), "tidemark.storage.delta.opened"
-
-    def twice(uri: str, data: bytes, *given: Any, **named: Any) -> None:
-        """As a client does whose first request was carried out."""
-        write_bytes(uri, data, *given, **named)
-        if named:
-            write_bytes(uri, data, *given, **named)
-
-    monkeypatch.setattr(f"{module}.write_bytes", twice)
-    append_to_ops(table, rows_of(100))
-    assert dataset_of(ops.existing()).to_table()["n"].to_pylist().count(100) == 1
-
-
-def test_a_table_that_is_not_there_is_none(ops: TablePlace) -> None:
-    remove_files(list_files(ops.uri, ops.options), ops.options)
-    assert ops.open() is None
+    assert place.open() is None

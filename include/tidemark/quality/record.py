@@ -14,20 +14,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.acceptance import CheckOverride
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import (
-    COUNT,
-    TEXT,
-    TIME,
-    append_to_ops,
-    ensure_ops_table,
-    ops_columns,
-    ops_rows,
-)
+from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns, ops_rows
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 
@@ -85,7 +78,7 @@ def record_verdicts(
     same = {"time": time, "validation": validation, "data_docs": data_docs}
     same |= {"accepted": reason, "accepted_by": by}
     rows = [named | same | row for row in written]
-    append_to_ops(table, ops_rows(table, SCHEMA, rows))
+    write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
 
 
 def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ...]:

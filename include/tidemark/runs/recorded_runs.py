@@ -32,7 +32,6 @@ from tidemark.storage.delta.ops import (
     TEXT,
     TIME,
     WRITTEN_AT,
-    append_to_ops,
     ensure_ops_table,
     ops_columns,
     ops_rows,
@@ -221,7 +220,7 @@ def _write(table: DeltaTable, row: Mapping[str, Any], there: Mapping[str, Any] |
     """In one commit. A row that is there stays in no other file than the one that it is in."""
     rows = ops_rows(table, SCHEMA, [row])
     if there is None:
-        append_to_ops(table, rows)
+        write_deltalake(table, rows, mode="append")
         return
     run, began = row["run"].replace("'", "''"), row["started_at"].astimezone(UTC).isoformat()
     write_deltalake(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake import write_deltalake
 
 from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.commit_point import commit_point
@@ -21,7 +22,6 @@ from tidemark.storage.delta.ops import (
     NUMBER,
     TEXT,
     TIME,
-    append_to_ops,
     ensure_ops_table,
     ops_columns,
     ops_rows,
@@ -139,7 +139,7 @@ def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
         table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
-        append_to_ops(table, ops_rows(table, SCHEMA, rows))
+        write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
 
 
 def has_upkeep(upkeep: OpsPlace, pipeline: str, run_id: str) -> bool:

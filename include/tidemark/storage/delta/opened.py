@@ -14,19 +14,16 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote
-from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Metadata, Schema, write_deltalake
+from deltalake import DeltaTable, Metadata, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
@@ -36,13 +33,10 @@ from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.storage.delta.damage import LOG, is_entry, not_opened
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import (
-    FileInTheWay,
     FileMissing,
     at_once,
     is_there,
     names_behind,
-    read_bytes,
-    write_bytes,
 )
 from tidemark.storage.json_text import json_value
 
@@ -86,7 +80,6 @@ class OpenedTable(DeltaTable):
         self._log: _Log | None = None
         self._opened: DeltaTable | None = None
         self._copied: DeltaTable | None = None
-        self._folder = Path()
         self._kept: dict[str, bytes] = {}
         if version is None:
             with suppress(*_ODD):
@@ -157,56 +150,13 @@ class OpenedTable(DeltaTable):
         if self._opened is not None or self._log is None:
             return None
         if self._copied is None:
-            folder = mkdtemp(prefix="tidemark-log-")
-            finalize(self, rmtree, folder, ignore_errors=True)
-            self._folder = Path(folder)
-            (self._folder / LOG).mkdir()
-            for name, content in self._log.files.items():
-                (self._folder / LOG / name).write_bytes(content)
-            self._copied = DeltaTable(folder)
+            with TemporaryDirectory() as folder:
+                log = Path(folder, LOG)
+                log.mkdir()
+                for name, content in self._log.files.items():
+                    (log / name).write_bytes(content)
+                self._copied = DeltaTable(folder)
         return self._copied
-
-    def append_by_copy(self, rows: pa.Table, properties: CommitProperties | None) -> bool:
-        """Append rows by a commit to the copy of the log, whose files are put into the store then,
-        the log's entry last, which only one creates. False where the table is to be opened for
-        it, or another committed meanwhile: the rows are in no commit then.
-
-        delta-rs reads the log again to open the table, and after its commit.
-        """
-        copied, log = self._files_told(), self._log
-        # Names of partitions are other ones on a local disk.
-        if copied is None or log is None or log.metadata["partitionColumns"]:
-            return False
-        write_deltalake(copied, rows, mode="append", commit_properties=properties)
-        version = copied.version()
-        name, written = f"{LOG}/{_entry_name(version)}", self._folder
-        content = (written / name).read_bytes()
-        actions = [json_value(line, whole=int) for line in content.splitlines()]
-        for path in (unquote(one["add"]["path"]) for one in actions if "add" in one):
-            self._put(path, (written / path).read_bytes())
-        if not self._put_new(name, content):
-            self._copied = None
-            return False
-        files = {**log.files, _entry_name(version): content}
-        whole = _checkpoint_name(version)
-        if (written / LOG / whole).exists():
-            for one in (whole, _HINT):
-                self._put(f"{LOG}/{one}", (written / LOG / one).read_bytes())
-        self._entries[version] = _Entry.of(content)
-        self._log = replace(log, version=version, files=files)
-        return True
-
-    def _put(self, name: str, content: bytes) -> None:
-        write_bytes(self._place.below(name), content, self._place.options)
-
-    def _put_new(self, name: str, content: bytes) -> bool:
-        place, options = self._place.below(name), self._place.options
-        try:
-            write_bytes(place, content, options, create_only=True)
-        except FileInTheWay:
-            # A request that a store carried out and did not answer is repeated by its client.
-            return read_bytes(place, options) == content
-        return True
 
     def _read_log(self) -> _Log:
         """The log as it is now; _Untold, or what reading raises, where it is an odd one."""

@@ -17,7 +17,6 @@ from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.opened import OpenedTable
 from tidemark.storage.delta.ops_place import OpsPlace, as_they_are, move_ops_table
 
 Row = tuple[str, int, dict[str, Any]]
@@ -66,14 +65,6 @@ def append_once(place: OpsPlace, schema: pa.Schema, description: str, rows: Sequ
         # Another process noted one of these sources since the table was read.
         table.update_incremental()
         _append_new(table, schema, rows)
-
-
-def append_to_ops(
-    table: DeltaTable, rows: pa.Table, properties: CommitProperties | None = None
-) -> None:
-    """One commit of these rows."""
-    if not (isinstance(table, OpenedTable) and table.append_by_copy(rows, properties)):
-        write_deltalake(table, rows, mode="append", commit_properties=properties)
 
 
 def own_rows(
@@ -144,7 +135,7 @@ def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> No
     properties = CommitProperties(
         app_transactions=[Transaction(source, at) for source, at in last.items()]
     )
-    append_to_ops(table, values, properties)
+    write_deltalake(table, values, mode="append", commit_properties=properties)
 
 
 def _is_new(row: Row, written: Mapping[str, int | None]) -> bool:
