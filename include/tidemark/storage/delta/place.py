@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark.errors import TableMismatch
+from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.storage.delta.damage import (
     check_newest_entries,
@@ -92,6 +92,9 @@ class TablePlace(FilePlace):
             return None
         except (DeltaError, OSError) as error:
             raise not_opened(self, error) from error
+        except StorageUnavailable as error:
+            told = f"The table {self.uri} could not be opened: {error}"
+            raise StorageUnavailable(told) from error
         check_newest_entries(self.uri, table.version())
         return table
 
