@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from tests.storage.s3 import Requests, s3_server
-from tidemark.errors import DataDamaged
+from tidemark.errors import DataDamaged, TableUnsupported
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_files, read_bytes, remove_files, write_bytes
@@ -80,14 +82,18 @@ def test_it_tells_what_delta_rs_tells_and_reads_each_entry_once(
     if checkpointed:
         by_delta_rs(place).create_checkpoint()
     by_delta_rs(place).delete("n = 2")
+    by_delta_rs(place).alter.add_columns([Field("y", PrimitiveType("long"))])
+    again = CommitProperties(app_transactions=[Transaction("a", 9)])
+    by_delta_rs(place).delete("n = 3", commit_properties=again)
     expected = facts(by_delta_rs(place))
     asked = store[0].from_now()
     table = place.existing()
     assert facts(table) == expected
-    # The hint, a listing, and each entry, or the checkpoint and the one behind it.
-    assert of_log(asked.count()) == (1 + 1 + 2 if checkpointed else 1 + 1 + 6)
+    # The hint, a listing, and each entry, or the checkpoint and those behind it.
+    assert of_log(asked.count()) == (1 + 1 + 4 if checkpointed else 1 + 1 + 8)
     # What delta-rs writes, it writes on the version that was read.
-    write_deltalake(table, pa.table({"n": [9], "day": ["2"], "x": [0.5]}), mode="append")
+    more = pa.table({"n": [9], "day": ["2"], "x": [0.5], "y": [1]})
+    write_deltalake(table, more, mode="append")
     assert facts(table) == facts(by_delta_rs(place))
     assert table.version() == expected["version"] + 1
 
@@ -122,6 +128,12 @@ def test_a_protocol_that_is_not_plain_is_left_to_delta_rs(place: TablePlace) -> 
     table = place.existing()
     assert table.version() == by_delta_rs(place).version()
     assert table.protocol() == by_delta_rs(place).protocol()
+    features = {"readerFeatures": ["unheardOf"], "writerFeatures": ["unheardOf"]}
+    newer = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    entry = f"{LOG}/{table.version() + 1:020}.json"
+    write_bytes(entry, json.dumps(newer).encode(), place.options)
+    with pytest.raises(TableUnsupported, match="unheardOf"):
+        place.open()
 
 
 def test_a_table_that_is_not_there_is_none(place: TablePlace) -> None:

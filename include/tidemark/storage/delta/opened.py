@@ -174,8 +174,7 @@ class OpenedTable(DeltaTable):
         whole = {int(name[:20]) for name in found if _CHECKPOINT.fullmatch(name)}
         version = max(numbers, default=base)
         behind = range(base + 1, version + 1)
-        lacking = not numbers.issuperset(behind) or len(behind) > _MOST_ENTRIES
-        if lacking or whole != ({base} if base >= 0 else set()):
+        if len(behind) > _MOST_ENTRIES or whole != ({base} if base >= 0 else set()):
             raise _Untold
         noted, actions = _of_checkpoint(files[_checkpoint_name(base)]) if base >= 0 else ({}, {})
         self._contents = {}
