@@ -196,6 +196,19 @@ class RetractionUnfinished(TidemarkError):
     until it is. The message says how to finish it."""
 
 
+class ErasureRefused(TidemarkError):
+    """Rows cannot be erased as it is; the message says why, and what to do."""
+
+
+class ErasureUnproven(TidemarkError):
+    """What an erasure left is not what was planned. The pipeline stays stopped."""
+
+
+class ErasureUnfinished(TidemarkError):
+    """An erasure was begun and not finished: the pipeline's tables do not fit each other, or hold
+    what is to be erased, until it is. The message says how to finish it."""
+
+
 class ReplayRefused(TidemarkError):
     """Rejects of a pipeline cannot be replayed as it is; the message says why, and what to do."""
 

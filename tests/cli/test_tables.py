@@ -402,6 +402,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "rewind": [of_runs_to_go_back_to],
     "remove": [of_a_removal],
     "retract": [],
+    "erase": [],
     "audit": [],
     "backfill": [],
     "status": [of_status],

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.rewind.test_killed_rewinds import KILLS as REWINDS
+from tests.end_to_end.test_erasures import POINTS as ERASURES
 from tests.end_to_end.test_generations import KILLS as MIGRATIONS
 from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JOINS
 from tests.end_to_end.test_killed_runs import KILLS
@@ -258,7 +259,14 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *VIEWS,
         *WIDENINGS,
     }
-    acts = (*PIPELINE_REWINDS, *RETRACTIONS, *POINTS_OF_UNDO, *POINTS_OF_WIDENING, *REPLAYS)
+    acts = (
+        *PIPELINE_REWINDS,
+        *RETRACTIONS,
+        *POINTS_OF_UNDO,
+        *POINTS_OF_WIDENING,
+        *REPLAYS,
+        *ERASURES,
+    )
     killed |= {(point, when) for point, _ in acts for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 

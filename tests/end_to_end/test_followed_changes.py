@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from tests.kit.erasing import erase_warm
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm, rewound
@@ -240,6 +241,10 @@ def test_what_bronze_does_not_tell_is_refused_and_leaves_everything(
     assert "several have one key (5)" in said or "bronze has several rows: 5" in said
     assert unfinished_act(place.warehouse) is None
     assert sorted_rows(place.bronze()) == bronze
+    assert told(place) == before
+    refused = erase_warm(spark, place, where="id = 5", texts=("5",)).error
+    assert refused is not None
+    assert "Bronze of clicks follows delta: sales" in refused.message
     assert told(place) == before
 
 

@@ -16,6 +16,7 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.acceptance import check_may, this_user
 from tidemark.runs.requests import (
     BackfillRequest,
+    EraseRequest,
     JobRequest,
     MigrationRequest,
     ReplayRequest,
@@ -59,6 +60,7 @@ REQUESTS: list[tuple[type[JobRequest], str, dict[str, Any]]] = [
     (RewindRequest, "rewind", {"to_run": "a"}),
     (RetractRequest, "retract", {"file": "a"}),
     (ReplayRequest, "replay", {"again": True}),
+    (EraseRequest, "erase", {"where": "a = 1"}),
 ]
 
 

@@ -13,6 +13,7 @@ from tidemark.cli.audit import audit
 from tidemark.cli.backfill import backfill
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.doctor import doctor
+from tidemark.cli.erase import erase
 from tidemark.cli.explain import explain
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
@@ -44,6 +45,7 @@ app.command()(accept)
 app.command()(migrate)
 app.command()(rewind)
 app.command()(retract)
+app.command()(erase)
 app.command()(audit)
 app.command()(backfill)
 app.command()(status)

@@ -76,6 +76,12 @@ def write_views(tables: Mapping[str, Table], warehouse: Warehouse) -> None:
         raise ViewBroken(" ".join(map(str, broken)))
 
 
+def is_of_gold(place: TablePlace, gold: DeltaTable) -> bool:
+    """Is a view what its table's gold is at this version?"""
+    view = place.open()
+    return view is not None and view.transaction_version(_GOLD) == gold.version()
+
+
 def write_view(table: Table, view: View, gold_place: TablePlace, place: TablePlace) -> None:
     """Bring one view to what gold is now, in one commit; none where it is that already, or where
     there is no gold yet."""

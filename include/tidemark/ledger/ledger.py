@@ -12,7 +12,8 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
 - `late`, `open`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments
   that bronze holds of them. Where the stream emits nothing, its lines count but have no equation;
 - `retract`, and `unretract` the other way: rows that are in `retracted`, or were, = rows that
-  bronze lost. What a batch appended to bronze is still there, or is in `retracted`;
+  bronze lost. What a batch appended to bronze is still there, or is in `retracted`, or was erased;
+- `erase`: rows that were to be erased = rows that bronze lost;
 - `replay`: rejects that went to `replayed` = rows that bronze got for them. The batch that rejected
   them keeps its line.
 """
@@ -44,7 +45,7 @@ from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
-RETRACT, UNRETRACT, REPLAY = "retract", "unretract", "replay"
+RETRACT, UNRETRACT, REPLAY, ERASE = "retract", "unretract", "replay", "erase"
 REWOUND = "rewound"
 
 _FIELDS: list[pa.Field[Any]] = [

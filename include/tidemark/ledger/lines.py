@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from deltalake import DeltaTable
 
 from tidemark.ledger.emitted import Emitted
-from tidemark.ledger.ledger import INGEST, REPLAY, RETRACT, STREAM, UNRETRACT, LedgerLine
+from tidemark.ledger.ledger import (
+    ERASE,
+    INGEST,
+    REPLAY,
+    RETRACT,
+    STREAM,
+    UNRETRACT,
+    LedgerLine,
+)
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.repaired import Recomputed
 from tidemark.operators.touched import BatchCounts
@@ -134,6 +142,12 @@ def replay_line(act: str, moved: int, of_bronze: int | None) -> LedgerLine:
     """The line of a replay: how many rejects `replayed` got, and how many rows bronze (None: its
     log does not tell any more)."""
     return _line_of_act(REPLAY, REPLAY, act, moved, of_bronze)
+
+
+def erasure_line(act: str, erased: int, of_bronze: int | None) -> LedgerLine:
+    """The line of an erasure: how many rows were to be erased, and how many bronze lost (None: no
+    log tells any more)."""
+    return _line_of_act(ERASE, ERASE, act, erased, of_bronze)
 
 
 def _line_of_act(kind: str, source: str, act: str, moved: int, of_bronze: int | None) -> LedgerLine:

@@ -24,8 +24,15 @@ from tidemark.gold.plan import CHANGES, CLOSE
 from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
+from tidemark.ledger.erased import erasures
 from tidemark.ledger.ledger import INGEST, LedgerLine
-from tidemark.ledger.lines import as_noted, replay_line, retraction_line, stream_line
+from tidemark.ledger.lines import (
+    as_noted,
+    erasure_line,
+    replay_line,
+    retraction_line,
+    stream_line,
+)
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.lookups import is_lookup
@@ -63,6 +70,7 @@ class Ledgered:
 def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
     """All lines that the tables tell, in the order of their kinds and batches."""
     lines = [*_ingest_lines(source), *_retraction_lines(source), *_replay_lines(source)]
+    lines += [erasure_line(one.id, one.rows["bronze"], None) for one in erasures(source.warehouse)]
     for name in source.pipeline.tables:
         lines += _stream_lines(source, name)
         lines += _recomputed_lines(source, name)

@@ -124,7 +124,7 @@ def _totals() -> str:
         SELECT "table", kind, lines, CASE
             WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format(_OF_ALL)}
             WHEN kind = 'stream' THEN {_STREAM} || {_ASIDE}
-            WHEN kind IN ('retract', 'unretract', 'replay') THEN {_MOVED}
+            WHEN kind IN ('retract', 'unretract', 'replay', 'erase') THEN {_MOVED}
             ELSE {_words("{windows} windows, {published} rows")} END
         FROM (
             SELECT kind, "table", count(*) AS lines, {sums}
@@ -141,7 +141,7 @@ def _newest() -> str:
     return f"""
         SELECT run, "table", kind, batch, CASE
             WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format("counted")}
-            WHEN kind IN ('retract', 'unretract', 'replay') THEN {_MOVED}
+            WHEN kind IN ('retract', 'unretract', 'replay', 'erase') THEN {_MOVED}
             WHEN kind <> 'stream'
             THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
             WHEN emitted IS NULL THEN {_STREAM} || {_ASIDE}
@@ -176,6 +176,7 @@ _INGEST = f"{_OFFSETS} || {_words('{read} read')} || {_UNJUDGED} || {_JUDGED}"
 _MOVED = f"""CASE WHEN kind = 'retract'
     THEN {_words("{published} rows taken out of bronze, to `retracted`")}
     WHEN kind = 'replay' THEN {_words("{published} rejects replayed, to bronze")}
+    WHEN kind = 'erase' THEN {_words("{published} rows of bronze erased")}
     ELSE {_words("{published} rows brought back to bronze")} END"""
 # By the rules that count accepted rows, as JSON.
 _COUNTED = "coalesce('; counted ' || {}, '')"

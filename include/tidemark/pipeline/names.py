@@ -8,7 +8,7 @@ import re
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 TABLE_NAMES_IN_USE = (
     *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results", "retracted"),
-    *("replayed", "replays", "retractions", "rewinds"),
+    *("erasures", "replayed", "replays", "retractions", "rewinds"),
 )
 PIPELINE_NAMES_IN_USE = ("ops",)
 _IN_USE = {"table": TABLE_NAMES_IN_USE, "pipeline": PIPELINE_NAMES_IN_USE}

@@ -132,6 +132,12 @@ class Places:
         return f"{self.folder}/retractions"
 
     @property
+    def erasures(self) -> str:
+        """The folder of what erasures of the pipeline keep: a record of each, and the plan of one
+        that is not finished."""
+        return f"{self.folder}/erasures"
+
+    @property
     def status(self) -> str:
         """The file of how the pipeline stood when the last act on it ended."""
         return f"{self.folder}/status.json"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tidemark.gold.pins import TableResult
+from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.rewind.change import PipelineChange
 from tidemark.runs.results.result import RunResult
@@ -16,7 +17,7 @@ from tidemark.storage.result_file import RunError
 def act_row(
     run: Run,
     trigger: str,
-    change: Retraction | PipelineChange,
+    change: Retraction | PipelineChange | Erasure,
     ended: datetime,
     seconds: Mapping[str, float],
     tables: Mapping[str, TableResult],

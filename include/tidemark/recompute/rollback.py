@@ -37,6 +37,7 @@ from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.commits import reaches_back
 from tidemark.storage.delta.notes import (
     PublishedNote,
     RetentionNote,
@@ -110,12 +111,15 @@ def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) 
         note = note_of(commit)
         if isinstance(note, PublishedNote) and note.trigger == MIGRATION:
             version = int(commit["version"])
+            if not reaches_back(gold, version - 1):
+                break
             found = warehouse.gold(table).at_version(version).transaction_version(GENERATION)
             if found == generation:
                 return version
     raise MigrationRefused(
-        f"Gold of {table} is of generation {generation}, and its log knows of no migration to it: "
-        "there is nothing to go back to. Nothing was written."
+        f"Gold of {table} is of generation {generation}, and its log knows of no migration to it, "
+        "or not of what was before, which maintenance or an erasure has removed: there is nothing "
+        "to go back to. Nothing was written."
     )
 
 

@@ -14,8 +14,8 @@ from tidemark.storage.warehouse import Warehouse
 
 # What a commit of gold that goes back says that it was started by.
 ROLLBACK, REWIND = "rollback", "rewind"
-# What started a retraction.
-RETRACT = "retract"
+# What started a retraction, and an erasure.
+RETRACT, ERASE = "retract", "erase"
 # The app transaction of gold that notes the generation which it went back from.
 ABANDONED = "abandoned"
 _CONTRACT = ".contract.json"

@@ -22,6 +22,7 @@ from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
 NO_REASON_WITHOUT = '--reason "…" is missing: why it goes on without a file'
+NO_REASON_TO_ERASE = '--reason "…" is missing: why the rows are erased'
 NO_REASON_TO_REPLAY = '--reason "…" is missing: why these rejects are rows after all'
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
@@ -362,7 +363,47 @@ class ReplayRequest(RunRequest):
         return self.mended is None and not self.again
 
 
-ActRequest = RecomputeRequest | RewindRequest | RetractRequest | ReplayRequest
+class EraseRequest(RunRequest):
+    """Erase rows for good: of bronze, of what was retracted, and of rejects.
+
+    Those that a condition names. None: what was begun is finished.
+    """
+
+    job = "tidemark.streaming.jobs.erase"
+    kind = "erase"
+
+    where: str | None = Field(
+        default=None,
+        description="Spark SQL on bronze's columns, as in `userId = 7`. It is not kept.",
+    )
+    texts: tuple[str, ...] = Field(
+        default=(),
+        description="Erase rejects too that hold this text. Can be given several times.",
+    )
+    reason: str | None = Field(default=None, description="Why; it is kept, so name nobody.")
+    accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
+    dry_run: DryRun = False
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if self.texts and self.where is None:
+            raise ValueError("--text goes with --where")
+        if not all(self.texts):
+            raise ValueError("--text is empty, which each reject holds")
+        return self
+
+    @property
+    def accepted(self) -> CheckOverride | None:
+        """Who publishes in spite of checks, and why."""
+        return acceptance(self.accept, self.reason, self.by) if self.accept else None
+
+    @property
+    def finishes(self) -> bool:
+        """Is only what was begun to be finished?"""
+        return self.where is None
+
+
+ActRequest = RecomputeRequest | RewindRequest | RetractRequest | ReplayRequest | EraseRequest
 
 
 def check_may_ask(request: JobRequest, settings: Settings) -> None:

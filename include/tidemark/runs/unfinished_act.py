@@ -1,5 +1,5 @@
-"""A rewind, a retraction, a replay of rejects or the following of changes of the source that was
-begun and not finished: nothing else of the pipeline runs meanwhile.
+"""A rewind, a retraction, an erasure, a replay of rejects or the following of changes of the
+source that was begun and not finished: nothing else of the pipeline runs meanwhile.
 
 Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
 So a file names the act that works, and whoever takes the pipeline's lease looks for it. All kinds
@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import ReplayUnfinished, RetractionUnfinished, RewindUnfinished
+from tidemark.errors import (
+    ErasureUnfinished,
+    ReplayUnfinished,
+    RetractionUnfinished,
+    RewindUnfinished,
+)
 from tidemark.storage.file_place import FilePlace, asked_once
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.warehouse import Warehouse
@@ -27,6 +32,7 @@ class ActKind(StrEnum):
     RETRACTION = "retraction"
     REPLAY = "replay"
     FOLLOWING = "following"
+    ERASURE = "erasure"
 
 
 _UNFINISHED = {
@@ -34,6 +40,7 @@ _UNFINISHED = {
     ActKind.RETRACTION: RetractionUnfinished,
     ActKind.REPLAY: ReplayUnfinished,
     ActKind.FOLLOWING: RetractionUnfinished,
+    ActKind.ERASURE: ErasureUnfinished,
 }
 
 
@@ -49,8 +56,8 @@ class PipelineAct:
         if self.kind is ActKind.REWIND:
             return rewind_folder(warehouse, self.id)
         places = warehouse.places
-        of_kind = places.replays if self.kind is ActKind.REPLAY else places.retractions
-        return warehouse.file_at(f"{of_kind}/{self.id}")
+        others = {ActKind.REPLAY: places.replays, ActKind.ERASURE: places.erasures}
+        return warehouse.file_at(f"{others.get(self.kind, places.retractions)}/{self.id}")
 
     def ways_out(self, pipeline: str) -> str:
         """The commands that bring the pipeline on."""
@@ -61,6 +68,8 @@ class PipelineAct:
             )
         if self.kind is ActKind.REPLAY:
             return f"Finish it: `tidemark rejects replay {pipeline} --apply`."
+        if self.kind is ActKind.ERASURE:
+            return f"Finish it: `tidemark erase {pipeline} --apply`."
         if self.kind is ActKind.FOLLOWING:
             return f"The next run finishes it: `tidemark run {pipeline}`."
         return (
@@ -94,8 +103,8 @@ def _noted(place: str, warehouse: Warehouse) -> str | None:
 def check_no_unfinished_act(
     warehouse: Warehouse, unless: ActKind | None = None
 ) -> PipelineAct | None:
-    """The act of the excepted kind, if there is one; RewindUnfinished, RetractionUnfinished or
-    ReplayUnfinished where there is one of another kind."""
+    """The act of the excepted kind, if there is one; RewindUnfinished, RetractionUnfinished,
+    ReplayUnfinished or ErasureUnfinished where there is one of another kind."""
     act = unfinished_act(warehouse)
     if act is None or act.kind is unless:
         return act

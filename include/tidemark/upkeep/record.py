@@ -1,7 +1,7 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
 housekept, one for each state store that was checked, one for each query that was compacted, one for
-each table that was maintained, and one for each rewind of a pipeline, each retraction and each
-replay of rejects."""
+each table that was maintained, and one for each rewind of a pipeline, each retraction, each erasure
+and each replay of rejects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
-REWIND, RETRACT, REPLAY = "rewind", "retract", "replay"
+REWIND, RETRACT, REPLAY, ERASE = "rewind", "retract", "replay", "erase"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),
@@ -143,7 +143,7 @@ def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def has_upkeep(upkeep: OpsPlace, pipeline: str, run_id: str) -> bool:
-    """Has a rewind, a retraction or a replay its row?"""
+    """Has a rewind, a retraction, an erasure or a replay its row?"""
     if upkeep.open() is None:
         return False
     known = dataset_of(upkeep.existing(), f"pipeline = '{pipeline}' AND run = '{run_id}'")

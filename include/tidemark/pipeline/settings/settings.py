@@ -47,7 +47,7 @@ from tidemark.pipeline.yaml_file import read_document
 LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
 # What changes numbers, by the name of its command; a migration may be rolled back.
-ACTS = ("accept", "backfill", "migrate", "remove", "replay", "retract", "rewind")
+ACTS = ("accept", "backfill", "erase", "migrate", "remove", "replay", "retract", "rewind")
 
 
 def _changeable(name: str) -> str:

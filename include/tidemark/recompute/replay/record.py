@@ -32,8 +32,8 @@ from tidemark.storage.delta.commits import commit_noting, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import REPLAY as ACT
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.delta.written_files import WrittenFile, add_files, rewrite_files
-from tidemark.storage.files import stat_files, write_bytes
+from tidemark.storage.delta.written_files import WrittenFile, add_files, files_gone, rewrite_files
+from tidemark.storage.files import write_bytes
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import REPLAY, append_upkeep, has_upkeep
 
@@ -64,7 +64,7 @@ def carry_out(change: Replay, warehouse: Warehouse) -> None:
         (warehouse.replayed, change.to_replayed),
         (warehouse.rejects, change.staying),
     )
-    gone = [file for place, files in written for file in _gone(place, files)]
+    gone = [file for place, files in written for file in files_gone(place, files)]
     if gone and not _has_appended(warehouse.bronze, change):
         release_after(warehouse)
         raise ReplayRefused(
@@ -76,13 +76,8 @@ def carry_out(change: Replay, warehouse: Warehouse) -> None:
     _take_out(change, warehouse)
 
 
-def _gone(place: TablePlace, written: Sequence[WrittenFile]) -> list[str]:
-    files = (f"{place.uri}/{one.path}" for one in written)
-    return [one for one, facts in stat_files(files, place.options).items() if facts is None]
-
-
 def _check_there(place: TablePlace, written: Sequence[WrittenFile]) -> None:
-    if gone := _gone(place, written):
+    if gone := files_gone(place, written):
         raise ReplayUnproven(
             f"{gone[0]}, which is to be committed, is gone, by VACUUM. The pipeline stays stopped. "
             f"{place.uri} is as it was; put the file back from a backup, and repeat this."

@@ -82,8 +82,8 @@ def read_retraction(folder: FilePlace) -> Retraction:
         return Retraction.model_validate_json(folder.read(CHANGE))
     except FileMissing as error:
         raise RetractionRefused(
-            f"There is no {folder.below(CHANGE)}, so nothing was retracted by such an act. Nothing "
-            "was changed."
+            f"There is no {folder.below(CHANGE)}: nothing was retracted by such an act, or rows "
+            "were erased since, behind which nothing goes back. Nothing was changed."
         ) from error
     except ValidationError as error:
         raise RetractionRefused(

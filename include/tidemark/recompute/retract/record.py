@@ -3,7 +3,7 @@ that all is as it was planned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import retraction_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.retract.change import RetractedTable, Retraction
 from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
@@ -57,11 +57,11 @@ def moved_at(bronze: TablePlace, change: Retraction) -> int | None:
     return None if found is None else int(found["version"])
 
 
-def left_to_begin(change: Retraction, warehouse: Warehouse) -> tuple[str, ...]:
-    """The tables that have not begun their new generation yet."""
+def left_to_begin(tables: Sequence[RetractedTable], warehouse: Warehouse) -> tuple[str, ...]:
+    """Those of these tables that have not begun their new generation yet."""
     return tuple(
         one.table
-        for one in change.tables
+        for one in tables
         if generation_in_use(warehouse, one.table) <= one.newest_generation
     )
 
@@ -116,7 +116,7 @@ def _wrong(change: Retraction, pipeline: Pipeline, warehouse: Warehouse) -> Iter
     expected = change.rows if change.undoes is None else 0
     if found != expected:
         yield f"{warehouse.retracted.uri} holds {found:,} of its rows, not {expected:,}."
-    for table in left_to_begin(change, warehouse):
+    for table in left_to_begin(change.tables, warehouse):
         yield f"{table} has begun no new generation."
     yield from map(str, find_losses(pipeline, warehouse))
 

@@ -11,7 +11,7 @@ from tidemark.gold.other_readers import other_readers
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
-from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.instants import instant_of
 from tidemark.recompute.backfill_range import pending_changes
 from tidemark.recompute.retract.change import RetractedTable
 from tidemark.runs.contract.recorded import begun_from
@@ -89,22 +89,39 @@ def check_not_frozen(run: Run, first: datetime) -> None:
         raise RetractionRefused(found)
 
 
-def _frozen(run: Run, name: str, first: datetime) -> str | None:
+def frozen_rows(run: Run) -> dict[str, int]:
+    """How many rows of gold are of windows that are frozen (`keep`), by table, where some are:
+    bronze may not have what they were computed from."""
+    found: dict[str, int] = {}
+    for name in run.pipeline.tables:
+        since, gold = _frozen_before(run, name), run.warehouse.gold(name).open()
+        if since is not None and gold is not None:
+            rows = dataset_of(gold).count_rows(ds.field("window_start") < since)
+            found |= {name: rows} if rows else {}
+    return found
+
+
+def _frozen_before(run: Run, name: str) -> datetime | None:
     operator, gold = operator_of(run.pipeline, name), run.warehouse.gold(name).open()
     bronze = run.warehouse.bronze.open()
     if gold is None or bronze is None:
         return None
     closed = gold_state(gold, operator.inputs).close_ms
     frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze, closed)
-    if frozen is None:
+    return None if frozen is None else instant_of(frozen)
+
+
+def _frozen(run: Run, name: str, first: datetime) -> str | None:
+    operator, gold = operator_of(run.pipeline, name), run.warehouse.gold(name).open()
+    since = _frozen_before(run, name)
+    if since is None or gold is None:
         return None
-    since = instant_of(frozen)
     shown = (ds.field("window_start") < since) & (ds.field("window_end") > first)
     if operator.first_start_touching(first) >= since and not dataset_of(gold).count_rows(shown):
         return None
     return (
         f"The first of these rows ({first:%Y-%m-%dT%H:%M:%SZ}) may be in windows of {name} of "
-        f"{run.pipeline.name} that start before {instant_text(frozen)}, which are frozen (`keep`): "
-        f"other rows of theirs may be gone, and gold would stay as it is. {_UNTOUCHED} Name later "
-        "rows only."
+        f"{run.pipeline.name} that start before {since:%Y-%m-%dT%H:%M:%SZ}, which are frozen "
+        "(`keep`): other rows of theirs may be gone, and gold would stay as it is. "
+        f"{_UNTOUCHED} Name later rows only."
     )

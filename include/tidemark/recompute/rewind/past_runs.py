@@ -109,7 +109,10 @@ def _why_not(
     if row["outcome"] != SUCCEEDED:
         return f"it published nothing ({row['outcome']})"
     if taken_back:
-        return "a rewind has undone it, or the tables' logs do not reach back to it"
+        return (
+            "a rewind has undone it, rows were erased since, or the tables' logs do not reach back "
+            "to it"
+        )
     if at[0] < newest[0] or at[1] < newest[1]:
         return "it was published after a later run"
     return None

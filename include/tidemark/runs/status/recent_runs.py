@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 
 from tidemark import errors
 from tidemark.operators.repaired import BACKFILL, MIGRATION
-from tidemark.runs.generations import RETRACT, ROLLBACK
+from tidemark.runs.generations import ERASE, RETRACT, ROLLBACK
 from tidemark.runs.recorded_runs import one_row_each
 from tidemark.storage.delta.ops import newest_rows
 
 # What starts no run of the stream.
-_OTHERS = (BACKFILL, MIGRATION, ROLLBACK, RETRACT)
+_OTHERS = (BACKFILL, MIGRATION, ROLLBACK, RETRACT, ERASE)
 
 
 @dataclass(frozen=True)

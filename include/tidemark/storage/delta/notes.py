@@ -167,6 +167,15 @@ class RetractedNote(Facts):
         return self.undoes or self.id
 
 
+class ErasedNote(Facts):
+    """Rows that an erasure of this id took out of a table, and that are nowhere since."""
+
+    kind: Literal["erased"] = "erased"
+    version: Literal[1] = 1
+    id: str
+    rows: int
+
+
 class ReplayedNote(Facts):
     """Rejects that a replay of this id moved to `replayed`, as so many rows of bronze. Said by the
     commits of all three tables."""
@@ -193,6 +202,7 @@ Note = (
     | LookupNote
     | RewoundNote
     | RetractedNote
+    | ErasedNote
     | ReplayedNote
 )
 

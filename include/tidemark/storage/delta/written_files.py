@@ -119,6 +119,12 @@ def _escaped(value: str | None) -> str:
     return _NULL_PARTITION if value is None else quote(value, safe=" ")
 
 
+def files_gone(place: TablePlace, written: Sequence[WrittenFile]) -> list[str]:
+    """Those of these files that are not there any more."""
+    files = (f"{place.uri}/{one.path}" for one in written)
+    return [one for one, facts in stat_files(files, place.options).items() if facts is None]
+
+
 def add_files(
     table: DeltaTable, files: Sequence[WrittenFile], what: str, transaction: Transaction, note: Note
 ) -> None:

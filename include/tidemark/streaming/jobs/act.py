@@ -1,5 +1,6 @@
-"""What all acts on a pipeline have in common: a retraction, a rewind, a replay, and what computes a
-table again. How one begins, what it works under, and what is told of it, errors included."""
+"""What all acts on a pipeline have in common: a retraction, an erasure, a rewind, a replay, and
+what computes a table again. How one begins, what it works under, and what is told of it, errors
+included."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from tidemark.recompute.act_row import act_row
+from tidemark.recompute.erase.change import Erasure
+from tidemark.recompute.erase.result import EraseResult
+from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.retract.result import RetractResult
+from tidemark.recompute.rewind.change import PipelineChange
 from tidemark.recompute.rewind.result import RewindResult
 from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
@@ -120,13 +125,18 @@ def carried_out(
     return result_of(act, kind, done, error)
 
 
-def record_act(act: JobAct[Any], trigger: str, result: RetractResult | RewindResult) -> None:
+def record_act(
+    act: JobAct[Any],
+    trigger: str,
+    result: RetractResult | RewindResult | EraseResult,
+    change: Retraction | PipelineChange | Erasure | None,
+) -> None:
     """Its row in `ops/runs`; where it cannot be written, the next run records it."""
-    assert result.change is not None
+    assert change is not None
     row = act_row(
         act.run,
         trigger,
-        result.change,
+        change,
         result.ended_at,
         result.seconds,
         result.tables,

@@ -20,20 +20,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from tidemark.errors import RetractionRefused
-from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
-from tidemark.quality.validate import Judged, check_none_failed
-from tidemark.recompute.retract.change import ChangedRows, Retraction, read_retraction
-from tidemark.recompute.retract.changed import changed_rows
+from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import (
     account_for,
     act_of,
@@ -52,9 +49,7 @@ from tidemark.recompute.rewind.record import changed_golds
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import RETRACT
-from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.losses import check_losses
-from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.requests import NO_REASON, RetractRequest
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
@@ -65,12 +60,16 @@ from tidemark.runs.unfinished_act import (
     stop_for,
     unfinished_act,
 )
-from tidemark.streaming.gate import check_lines, judge_publish, of_all, record_judged
-from tidemark.streaming.jobs.act import JobAct, SoFar, act_main, carried_out, record_act, result_of
-from tidemark.streaming.progress import Progress
-from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
+from tidemark.streaming.jobs.act import JobAct, act_main, carried_out, record_act
+from tidemark.streaming.jobs.without_rows import (
+    WithoutRows,
+    begin_generation,
+    compare,
+    hold_to_checks,
+    why_not_looked_at,
+)
+from tidemark.streaming.recompute.computed import RowsLeftOut
 from tidemark.streaming.recompute.following import finish_following
-from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
 from tidemark.streaming.recompute.retraction import asked_rows, hits_of, move, retracted_rows
 
 _ADVICE = (
@@ -80,22 +79,10 @@ _ADVICE = (
 
 
 @dataclass
-class RetractedSoFar(SoFar):
-    """What a retraction has done so far. `computed` are the windows of each table without the rows,
-    by the plan."""
+class RetractedSoFar(WithoutRows):
+    """What a retraction has done so far."""
 
     change: Retraction | None = None
-    begun: bool = False
-    changed: dict[str, ChangedRows] = field(default_factory=dict)
-    computed: dict[str, Computed] = field(default_factory=dict)
-    judged: Judged | None = None
-    data_docs: str | None = None
-    tables: dict[str, TableResult] = field(default_factory=dict)
-    published: dict[str, Published] = field(default_factory=dict)
-
-    @property
-    def checks(self) -> tuple[str, ...]:
-        return check_lines(self.judged, self.begun)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,21 +97,15 @@ def retract_once(act: JobAct[RetractRequest]) -> RetractResult:
     work = _only_plan if act.asked.dry_run else _work
     result = carried_out(act, RetractResult, done, lambda: work(act, done))
     if done.begun:
-        record_act(act, RETRACT, result)
+        record_act(act, RETRACT, result, result.change)
     return result
 
 
 def _only_plan(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
     check_no_unfinished_act(act.run.warehouse)
-    _check_lookups(act.run)
+    if why := why_not_looked_at(act.run):
+        raise RetractionRefused(why)
     _plan(act, act.spark(), done)
-
-
-def _check_lookups(run: Run) -> None:
-    if because := why_to_copy(run, only_missing=True):
-        raise RetractionRefused(
-            f"Nothing was looked at: {because}, and a dry run copies nothing. A run copies it."
-        )
 
 
 def _work(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
@@ -144,9 +125,9 @@ def _work(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
         with progress.stage("move rows"), progress.tasks_of(spark):
             move(spark, run, change)
         retracting = replace(run, run_id=change.run_id)
-        for table in left_to_begin(change, run.warehouse):
+        for table in left_to_begin(change.tables, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
-                _begin_generation(spark, retracting, table, change.planned_at, done)
+                begin_generation(spark, retracting, table, change.planned_at, done)
         seen = {one.table: one.gold for one in change.tables}
         done.published = changed_golds(seen, run.pipeline, run.warehouse)
         account_for(change, run.warehouse, datetime.now(UTC))
@@ -177,11 +158,7 @@ def _begun(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFa
     if not (asked.reason or "").strip():
         raise RetractionRefused(f"{NO_REASON}. Nothing was changed.")
     change = _plan(act, spark, done)
-    if done.judged is not None:
-        result = result_of(act, RetractResult, done)
-        done.data_docs = record_judged(run, result, done.judged, asked.accepted, result.ended_at)
-        if asked.accepted is None:
-            check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, _ADVICE)
+    hold_to_checks(act, RetractResult, done, _ADVICE)
     keep_change(change, run.warehouse)
     stop_for(run.warehouse, act_of(change))
     return change
@@ -233,7 +210,7 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
         tables=tables,
     )
     if asked.undo is None:
-        _compare(spark, run, RowsLeftOut(condition, hits.held), progress, done)
+        compare(spark, run, RowsLeftOut(condition, hits.held), progress, done)
     return done.change
 
 
@@ -257,33 +234,6 @@ def _check_not_of_the_source(run: Run, act: str) -> None:
             "changed or deleted these rows. Nothing was changed. Write them again in the source; "
             "the next run follows."
         )
-
-
-def _compare(
-    spark: SparkSession, run: Run, left_out: RowsLeftOut, progress: Progress, done: RetractedSoFar
-) -> None:
-    """What gold of each table would be without the rows, beside what it is."""
-    judged = []
-    for name in run.pipeline.tables:
-        with progress.stage(f"{name} without them"), progress.tasks_of(spark):
-            done.computed[name] = compute_without(spark, run, name, left_out)
-            plan = plan_rebuild(spark, run, name, done.computed[name])
-            done.changed[name] = changed_rows(plan)
-            judged.append(judge_publish(run, plan))
-    done.judged = of_all(judged)
-
-
-def _begin_generation(
-    spark: SparkSession, run: Run, table: str, planned_at: datetime, done: RetractedSoFar
-) -> None:
-    """Of what bronze has by now; where the plan computed it, and nothing but the rows has moved
-    since, of what it found."""
-    note_as_reader(run)
-    known = done.computed.pop(table, None)
-    if known is not None:
-        bronze = run.warehouse.bronze.existing().version()
-        known = replace(known, bronze=bronze, left_out=None)
-    done.tables[table] = begin_rebuilt(plan_rebuild(spark, run, table, known), planned_at)
 
 
 if __name__ == "__main__":

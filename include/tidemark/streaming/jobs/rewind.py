@@ -77,7 +77,7 @@ def rewind_once(act: JobAct[RewindRequest]) -> RewindResult:
     work = _planned if act.asked.dry_run else _work
     result = carried_out(act, RewindResult, done, lambda: work(act, done))
     if done.backup is not None:
-        record_act(act, REWIND, result)
+        record_act(act, REWIND, result, result.change)
     return result
 
 

@@ -141,7 +141,7 @@ def finish_following(
     _check_read(run, change)
     follows = replace(run, run_id=change.run_id)
     plans = {}
-    for name in left_to_begin(change, run.warehouse):
+    for name in left_to_begin(change.tables, run.warehouse):
         with progress.stage(f"{name} anew"), progress.tasks_of(spark):
             plans[name] = plan_rebuild(spark, follows, name, computed.get(name))
     _check(follows, change, plans, progress, accepted)

@@ -55,6 +55,7 @@ from tidemark.storage.delta.notes import (
 )
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
+from tidemark.streaming.derive import derived
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import accepted_rows
 from tidemark.streaming.ingest.spark_rows import judged_rows
@@ -131,13 +132,7 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
     bronze, rejects = tables.bronze.existing().version(), tables.rejects.existing().version()
     batch, held = _batch(run, now), _held(spark, run, rejects)
     rows = _as_read(held, asked.of) if asked.mended is None else _mended(held, run, asked.mended)
-    schema = T.StructType([*source_schema(run.pipeline, batch.origin), *_CARRIED, *_VERDICT])
-    source, most = run.pipeline.source, run.settings.max_line_bytes
-    if isinstance(source, KafkaSource):
-        most = min(most, source.kafka.max_message_bytes)
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    by = Rejudging(source, batch.rules, batch.time_ms, most, arrow)
-    lines = rows.mapInArrow(by.judged, schema).persist()
+    lines = _lines(rows, run, batch).persist()
     found = Rejudged(batch, bronze, rejects, Outcomes(accepted=0, staying={}), lines, [lines])
     try:
         if asked.mended is not None:
@@ -158,6 +153,28 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
     return found
 
 
+def rows_of_rejects(rejects: DataFrame, run: Run, now: datetime) -> DataFrame:
+    """What rejects give by today's columns, as they are kept: `id` as REJECT_ID, and where they
+    give a row, bronze's columns of it, also where a rule would reject it; the others have a
+    `_reason`."""
+    record = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
+    if MENDED in rejects.columns:
+        record = F.coalesce(F.col(MENDED).cast("binary"), record)
+    texts = rejects.where(record.isNotNull()).withColumns({"raw_bytes": record})
+    lines = _lines(_as_read(_carried(texts, run), None), run, _batch(run, now))
+    return derived(lines, run.pipeline.source)
+
+
+def _lines(rows: DataFrame, run: Run, batch: Batch) -> DataFrame:
+    schema = T.StructType([*source_schema(run.pipeline, batch.origin), *_CARRIED, *_VERDICT])
+    source, most = run.pipeline.source, run.settings.max_line_bytes
+    if isinstance(source, KafkaSource):
+        most = min(most, source.kafka.max_message_bytes)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    by = Rejudging(source, batch.rules, batch.time_ms, most, arrow)
+    return rows.mapInArrow(by.judged, schema)
+
+
 def _batch(run: Run, now: datetime) -> Batch:
     return Batch(
         run.pipeline,
@@ -175,17 +192,19 @@ def _batch(run: Run, now: datetime) -> Batch:
 def _held(spark: SparkSession, run: Run, version: int) -> DataFrame:
     """The rejects, with the file of their table that each is in. None that was replayed before:
     the table may have been put back from a backup since."""
-    names = [one.name for one in row_origin(run.pipeline)]
-    rows = table_at(spark, run.warehouse.rejects, version).select(
-        F.col("id").alias(REJECT_ID),
-        F.col(FILE_NAME).alias(REJECT_FILE),
-        *("reason", "raw", "raw_bytes", *names, "_batch", "_batch_time"),
-    )
+    rows = table_at(spark, run.warehouse.rejects, version)
+    rows = _carried(rows.withColumn(REJECT_FILE, F.col(FILE_NAME)), run)
     if (replayed := run.warehouse.replayed.open()) is None:
         return rows
     done = table_at(spark, run.warehouse.replayed, replayed.version())
     keys = done.select(F.col("id").alias(REJECT_ID), "_batch")
     return rows.join(keys, [REJECT_ID, "_batch"], "left_anti")
+
+
+def _carried(rejects: DataFrame, run: Run) -> DataFrame:
+    names = [one.name for one in row_origin(run.pipeline)]
+    columns = ("reason", "raw", "raw_bytes", *names, "_batch", "_batch_time", REJECT_FILE)
+    return rejects.select(F.col("id").alias(REJECT_ID), *columns)
 
 
 def _as_read(held: DataFrame, reason: str | None) -> DataFrame:

@@ -99,7 +99,8 @@ class Hits:
 def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: int) -> AskedRows:
     """RetractionRefused where it is no condition on bronze's rows, or names no file or run."""
     if asked.where is not None:
-        _check_where(spark, run, asked.where, version)
+        if fault := where_fault(spark, run, asked.where, version):
+            raise RetractionRefused(f"{fault} {_UNTOUCHED}")
         return AskedRows(f"where {asked.where}", asked.where)
     if asked.file is not None:
         file = _file(spark, run, asked.file, version)
@@ -109,7 +110,8 @@ def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: in
     return AskedRows(f"of the run {asked.of_run}", f"_batch IN ({batches})")
 
 
-def _check_where(spark: SparkSession, run: Run, where: str, version: int) -> None:
+def where_fault(spark: SparkSession, run: Run, where: str, version: int) -> str | None:
+    """Why it is no condition on bronze's rows; None: it is one."""
     scope = scope_of(run.pipeline)
     rows = bronze_at(spark, run, version)
     for field in rows.schema:
@@ -119,11 +121,11 @@ def _check_where(spark: SparkSession, run: Run, where: str, version: int) -> Non
     if not faults:
         kind = rows.select(F.expr(where)).schema[0].dataType
         if isinstance(kind, T.BooleanType):
-            return
+            return None
         said = f"is of Spark's type {kind.simpleString()}, and no condition"
     else:
         said = "; ".join(fault.message for fault in faults)
-    raise RetractionRefused(f"--where `{where}`: {said}. {_UNTOUCHED}")
+    return f"--where `{where}`: {said}."
 
 
 def _file(spark: SparkSession, run: Run, name: str, version: int) -> str:
@@ -177,18 +179,32 @@ def table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
 def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hits:
     """RetractionRefused where no row fulfils the condition, or rows were rejected as duplicates of
     such a one that cannot be judged again: they would have to come forward."""
-    rows = bronze_at(spark, run, version)
-    hits = _counted(counting(rows, asked.condition), run)
+    hits = found_rows(spark, run, asked.condition, version)
     if hits is None:
         raise RetractionRefused(
             f"No row of bronze of {run.pipeline.name} is one {asked.what}. {_UNTOUCHED}"
         )
+    rows = _of_dates(bronze_at(spark, run, version), hits.dates)
+    return replace(hits, twins=_twins(spark, run, counting(rows, asked.condition)))
+
+
+def found_rows(spark: SparkSession, run: Run, condition: str, version: int) -> Hits | None:
+    """The rows of bronze that fulfil a condition, without their duplicates; None for none."""
+    rows = bronze_at(spark, run, version)
+    hits = _counted(counting(rows, condition), run)
+    if hits is None:
+        return None
     rows = _of_dates(rows, hits.dates)
-    found = counting(rows, asked.condition)
-    twins = _twins(spark, run, found)
-    held = found.toArrow() if hits.rows <= _MOST_HELD else None
+    held = counting(rows, condition).toArrow() if hits.rows <= _MOST_HELD else None
     staying = in_files(rows, hits.files).count() - hits.rows
-    return replace(hits, staying=staying, twins=twins, held=held)
+    return replace(hits, staying=staying, held=held)
+
+
+def staying_rows(
+    rows: DataFrame, condition: str, dates: Sequence[date], files: tuple[str, ...]
+) -> DataFrame:
+    """Of bronze, the other rows in the files that hold these."""
+    return not_counting(in_files(_of_dates(rows, dates), files), condition)
 
 
 def retracted_rows(spark: SparkSession, run: Run, act: str) -> Hits:
@@ -425,9 +441,9 @@ def _append(rows: DataFrame, place: TablePlace, change: Retraction) -> None:
 def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
     place = run.warehouse.bronze
     table = place.existing()
-    rows = _of_dates(bronze_at(spark, run, change.bronze), change.dates)
-    rows = in_files(rows, change.files)
-    written = write_rows(not_counting(rows, change.condition), place, change.id)
+    rows = bronze_at(spark, run, change.bronze)
+    rows = staying_rows(rows, change.condition, change.dates, change.files)
+    written = write_rows(rows, place, change.id)
     if written.number != change.staying:
         raise RetractionUnproven(
             f"{written.number:,} rows of {place.uri} would stay of files that have "

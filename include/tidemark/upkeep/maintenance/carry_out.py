@@ -5,9 +5,11 @@ Killed anywhere, all readers find what they found before, and a new plan holds w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -64,6 +66,25 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     noted = CommitProperties(app_transactions=[removed])
     with _excluded(table):
         write_deltalake(table, rows, mode="overwrite", predicate=own, commit_properties=noted)
+
+
+@commit_point(
+    "values blanked",
+    after_a_kill="before: the rows tell them yet; after: a repeat finds none to blank",
+)
+def blank_values(
+    table: DeltaTable, pipeline: str, blanked: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Write a pipeline's rows anew without what they tell of values, in one commit; none where they
+    tell nothing. Rows that are appended meanwhile exclude this."""
+    own = f"pipeline = '{pipeline}'"
+    known = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline)
+    before = known.to_pylist()
+    after = [blanked(dict(row)) for row in before]
+    if after != before:
+        rows = pa.Table.from_pylist(after, known.schema)
+        with _excluded(table):
+            write_deltalake(table, rows, mode="overwrite", predicate=own)
 
 
 @commit_point(

@@ -214,7 +214,7 @@ def unused_files(
     names = table.vacuum(
         -(-keep // _HOUR), dry_run=True, enforce_retention_duration=False, full=True
     )
-    places = {_below(uri, place): place for place in files}
+    places = {name_below(uri, place): place for place in files}
     going = tuple(places[name] for name in sorted(names) if name in places)
     data = [place for name, place in places.items() if not name.startswith(_LOG)]
     return going, Part(
@@ -227,8 +227,8 @@ def unused_files(
     )
 
 
-def _below(uri: str, place: str) -> str:
-    """A file's name below the table's place, as delta-rs tells it: without any encoding."""
+def name_below(uri: str, place: str) -> str:
+    """A file's name below a folder's place, as delta-rs tells it: without any encoding."""
     if is_uri(uri):
         uri, place = unquote(uri), unquote(place)
     return place.removeprefix(f"{uri}/")

@@ -1,0 +1,37 @@
+"""The records of erasures: a file for each, which stays. No table's log tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import AwareDatetime
+
+from tidemark.storage.result_file import Facts
+from tidemark.storage.warehouse import Warehouse
+
+_RECORD = ".json"
+
+
+class Erased(Facts):
+    """One erasure: how many rows of each table, never which."""
+
+    format: Literal[1] = 1
+    id: str
+    at: AwareDatetime
+    by: str
+    reason: str
+    rows: dict[str, int]
+
+
+def record_place(warehouse: Warehouse, act: str) -> str:
+    """Where the record of an erasure is, once all is done but to remove what held the rows."""
+    return f"{warehouse.places.erasures}/{act}{_RECORD}"
+
+
+def erasures(warehouse: Warehouse) -> Iterator[Erased]:
+    """Those that were made, oldest first."""
+    folder = warehouse.file_at(warehouse.places.erasures)
+    for name in sorted(folder.names()):
+        if name.endswith(_RECORD):
+            yield Erased.model_validate_json(folder.read(name))

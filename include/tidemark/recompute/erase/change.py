@@ -1,0 +1,84 @@
+"""What an erasure changes: frozen, and kept in its folder as JSON until it is done.
+
+Neither the condition nor a value stands in it. The rows that stay are in files below the tables by
+then, which no commit has added yet, so that a repetition after a kill has to find nothing anew.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from tidemark.errors import ErasureUnproven
+from tidemark.ledger.erased import Erased
+from tidemark.recompute.retract.change import RetractedTable
+from tidemark.recompute.rewind.change import CHANGE
+from tidemark.runs.unfinished_act import ActKind, PipelineAct
+from tidemark.storage.delta.notes import ErasedNote
+from tidemark.storage.delta.written_files import WrittenFile
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing
+from tidemark.storage.result_file import Facts
+
+BRONZE, REJECTS, RETRACTED, REPLAYED = "bronze", "rejects", "retracted", "replayed"
+
+
+class ErasedRows(Facts):
+    """So many `rows` of bronze, rejects, `retracted` or `replayed`, at a version; `staying` hold
+    the other rows of its files `leaving`."""
+
+    table: str
+    version: int
+    rows: int
+    leaving: tuple[str, ...] = ()
+    staying: tuple[WrittenFile, ...] = ()
+
+
+class Erasure(Facts):
+    """One act. `tables` are those that begin a generation."""
+
+    format: Literal[1] = 1
+    id: str
+    run_id: str
+    pipeline: str
+    planned_at: AwareDatetime
+    by: str
+    reason: str
+    erased: tuple[ErasedRows, ...]
+    tables: tuple[RetractedTable, ...]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows go, by table."""
+        return {one.table: one.rows for one in self.erased}
+
+    @property
+    def act(self) -> PipelineAct:
+        """By which its pipeline is stopped."""
+        return PipelineAct(ActKind.ERASURE, self.id)
+
+    @property
+    def record(self) -> Erased:
+        """What is kept of it."""
+        return Erased(
+            id=self.id, at=self.planned_at, by=self.by, reason=self.reason, rows=self.rows
+        )
+
+    def note(self, one: ErasedRows) -> ErasedNote:
+        """What the commit of a table says."""
+        return ErasedNote(id=self.id, rows=one.rows)
+
+
+def read_erasure(folder: FilePlace) -> Erasure | None:
+    """The plan of an act; None where there is none any more: it goes last of all. ErasureUnproven
+    where it cannot be read."""
+    try:
+        return Erasure.model_validate_json(folder.read(CHANGE))
+    except FileMissing:
+        return None
+    except ValidationError as error:
+        raise ErasureUnproven(
+            f"{folder.below(CHANGE)} cannot be read as what an erasure writes ({error}). The "
+            "pipeline stays stopped. A newer Tidemark may have written it."
+        ) from error
