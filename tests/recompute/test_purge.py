@@ -15,6 +15,7 @@ from tidemark.errors import ErasureUnproven
 from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.erase.purge import planned_purge, purge
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
+from tidemark.upkeep.maintenance.carry_out import write_checkpoint
 
 PERSON = "person-7Qx2mVb9LkTz4WcRf8HsJd1Np6Yg3UeA"
 # A date's folder as a store may escape it.
@@ -119,6 +120,23 @@ def test_rows_of_ops_stay_without_what_they_tell_of_values(place: Place) -> None
     assert [one["retraction"]["rows"] for one in upkeep] == [2, 2]
     (run,) = place.table(place.places.runs).to_pylist()
     assert (run["error"], run["reasons"]) == ("erased", [("late", 1)])
+
+
+def test_a_row_that_others_append_to_ops_meanwhile_stays_and_a_repetition_ends_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beside_another(table: DeltaTable) -> None:
+        monkeypatch.undo()
+        write_deltalake(place.places.runs, place.table(place.places.runs), mode="append")
+        write_checkpoint(table)
+
+    monkeypatch.setattr("tidemark.recompute.erase.purge.write_checkpoint", beside_another)
+    with pytest.raises(ErasureUnproven, match="ops/runs/_delta_log"):
+        purge(CHANGE, place.pipeline, place.warehouse, own(place))
+    assert place.table(place.places.runs).num_rows == 2
+    purge(CHANGE, place.pipeline, place.warehouse, own(place))
+    assert place.table(place.places.runs).num_rows == 2
+    assert files_holding(place.root, PERSON) == []
 
 
 def test_what_is_left_of_it_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
