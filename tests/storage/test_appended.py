@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from tidemark.storage.delta.appended import appended_rows, entry_mark
+from tidemark.storage.delta.appended import appended_rows, changes_rows, entry_mark
 from tidemark.storage.delta.place import TablePlace
 
 
@@ -68,3 +68,14 @@ def test_a_log_entry_is_told_from_another_one_of_the_same_version(tmp_path: Path
     assert entry_mark(TablePlace(one), 0) == entry_mark(TablePlace(one), 0)
     assert entry_mark(TablePlace(one), 0) != entry_mark(TablePlace(other), 0)
     assert entry_mark(TablePlace(one), 1) == -1
+
+
+def test_a_commit_that_moves_rows_or_names_properties_changes_none(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    append(uri, 1, 2)
+    append(uri, 3)
+    DeltaTable(uri).optimize.compact()
+    DeltaTable(uri).alter.set_table_properties({"delta.appendOnly": "false"})
+    DeltaTable(uri).delete("n = 1")
+    found = [changes_rows(TablePlace(uri), version) for version in range(5)]
+    assert found == [True, True, False, False, True]

@@ -22,7 +22,7 @@ from tidemark.recompute.retract.record import left_to_begin
 from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.commits import commit_noting
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
@@ -85,9 +85,7 @@ def _take_out(change: Erasure, one: ErasedRows, place: TablePlace) -> None:
     if _is_out(change, one, place):
         return
     for version in range(one.version + 1, table.version() + 1):
-        changes = [action.get("add") or action.get("remove")
-                   for action in commit_actions(place, version)]  # fmt: skip
-        if any(found["dataChange"] for found in changes if found):
+        if changes_rows(place, version):
             raise ErasureUnproven(
                 f"{place.uri} got other rows in version {version}, since the erasure {change.id} "
                 f"was planned at version {one.version}. This try did not write to it. {_STOPPED}"

@@ -27,7 +27,7 @@ from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.commits import commit_noting, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import REPLAY as ACT
@@ -135,9 +135,7 @@ def _take_out(change: Replay, warehouse: Warehouse) -> None:
 
 def _check_unchanged(place: TablePlace, change: Replay, seen: int) -> None:
     for version in range(seen + 1, place.existing().version() + 1):
-        actions = commit_actions(place, version)
-        changes = [one.get("add") or one.get("remove") for one in actions]
-        if any(one["dataChange"] for one in changes if one):
+        if changes_rows(place, version):
             raise ReplayUnproven(
                 f"{place.uri} got other rows in version {version}, since the replay {change.id} "
                 f"was planned at version {seen}. This try did not write to it. {_STOPPED}"

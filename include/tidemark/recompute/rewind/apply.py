@@ -46,7 +46,7 @@ from tidemark.runs.generations import REWIND
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.sources.notes import notes_place
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import (
     Note,
@@ -163,9 +163,7 @@ def _is_back(place: TablePlace, back: TableBack, note: Note) -> bool:
     for commit in table.history(newer) if newer > 0 else []:
         if note_of(commit) == note:
             return True
-        actions = commit_actions(place, int(commit["version"]))
-        changes = [one.get("add") or one.get("remove") for one in actions]
-        if any(one["dataChange"] for one in changes if one):
+        if changes_rows(place, int(commit["version"])):
             raise RewindRefused(
                 f"{place.uri} got rows in version {commit['version']} ({commit.get('operation')}) "
                 f"since the rewind was planned at version {back.seen}: something writes to it "

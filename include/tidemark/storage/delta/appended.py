@@ -93,6 +93,13 @@ def commit_actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _commit(place, version).splitlines()]
 
 
+def changes_rows(place: TablePlace, version: int) -> bool:
+    """Did a commit add or remove rows, and not only move them between files? StorageUnavailable
+    where its entry is gone."""
+    files = (one.get("add") or one.get("remove") for one in commit_actions(place, version))
+    return any(one["dataChange"] for one in files if one)
+
+
 def entry_mark(place: TablePlace, version: int) -> int:
     """A number by which the log's entry of a version is told from any other, in 63 bits as app
     transactions have them; -1 where the log does not have it. A RESTORE keeps the entries; where

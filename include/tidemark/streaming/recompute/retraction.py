@@ -39,7 +39,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.sources.raw_texts import ending_of, raw_text
 from tidemark.sources.source import ordering
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.notes import (
     RETRACTED_AT,
@@ -353,9 +353,7 @@ def move(spark: SparkSession, run: Run, change: Retraction) -> None:
 
 def _check_unchanged(bronze: TablePlace, change: Retraction) -> None:
     for version in range(change.bronze + 1, bronze.existing().version() + 1):
-        actions = commit_actions(bronze, version)
-        changes = [one.get("add") or one.get("remove") for one in actions]
-        if any(one["dataChange"] for one in changes if one):
+        if changes_rows(bronze, version):
             raise RetractionUnproven(
                 f"{bronze.uri} got other rows in version {version}, since the retraction was "
                 f"planned at version {change.bronze}. None was moved by this try. {_STOPPED}"
