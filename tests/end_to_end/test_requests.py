@@ -17,7 +17,7 @@ import pytest
 from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY, Place, clicks, succeed
 from tests.storage.s3 import Requests, copy_to_store, s3_server
-from tidemark.cli.gate import publish_at_once
+from tidemark.cli.gate import AT_ONCE
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
@@ -87,7 +87,7 @@ def nothing_new(place: Place, settings: Settings, run_id: str) -> None:
     """What `tidemark run` does, which starts no Spark here."""
     run = replace(place.run(run_id), settings=settings)
     uri = run.places.result(run_id)
-    result = run_without_spark(run, datetime.now(UTC), uri, publish_at_once)
+    result = run_without_spark(run, datetime.now(UTC), uri, AT_ONCE)
     assert isinstance(result, RunResult), result
     assert (result.held, result.error) == (False, None)
 

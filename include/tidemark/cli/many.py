@@ -25,7 +25,7 @@ import typer
 
 from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import publish_at_once
+from tidemark.cli.gate import AT_ONCE
 from tidemark.cli.job import job_ended, result_there
 from tidemark.cli.report import advice
 from tidemark.cli.spark_log import log_beside
@@ -181,8 +181,7 @@ def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
     settings, uri = many.settings, many.result(one.name)
     run = Run(one.pipeline, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
     try:
-        publish = None if many.hold else publish_at_once
-        outcome = run_without_spark(run, datetime.now(UTC), uri, publish)
+        outcome = run_without_spark(run, datetime.now(UTC), uri, None if many.hold else AT_ONCE)
     except Exception as error:  # noqa: BLE001  whatever it is, the others are run
         if not isinstance(error, TidemarkError):
             traceback.print_exception(error)

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import publish_at_once, published
+from tidemark.cli.gate import AT_ONCE, published
 from tidemark.cli.job import run_job
 from tidemark.cli.many import Many, in_folder, run_many
 from tidemark.cli.options import Master, SettingsFile, absolute, instant
@@ -146,7 +146,7 @@ def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
     file = asked.settings_file
     run = Run(found, settings, run_id, epoch_ms(asked.stands_for), by=asked.by)
     with shared_handles():
-        outcome = run_without_spark(run, asked.started, uri, None if hold else publish_at_once)
+        outcome = run_without_spark(run, asked.started, uri, None if hold else AT_ONCE)
         if isinstance(outcome, SparkNeeded):
             print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
             request = StreamRequest(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -50,8 +50,8 @@ from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.root import check_root
 
 _LOG = logging.getLogger(__name__)
-# Validates and publishes what a run found, under the lease that it holds; raises where it may not.
-Publish = Callable[[Run, Outcome, datetime], None]
+# What a run does with what it found, under the lease that it holds; raises where it may not.
+Step = Callable[[Run, Outcome, datetime], None]
 _NOTHING = (
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
@@ -72,14 +72,14 @@ _AS_A_JOB: dict[type[TidemarkError], str] = {
 @shared_handles()
 @one_look()
 def run_without_spark(
-    run: Run, started: datetime, uri: str, publish: Publish | None = None
+    run: Run, started: datetime, uri: str, then: Mapping[str, Step] | None = None
 ) -> RunResult | SparkNeeded:
-    """The result of a run that had nothing for Spark to do, held unless it is to `publish`, or that
-    stops where a job would stop too: as it was written to `uri`.
+    """The result of a run that had nothing for Spark to do, held unless `then` validates and
+    publishes it, or that stops where a job would stop too: as it was written to `uri`.
 
     Raises what stops it where that cannot be written either, and nothing else: what else is in the
-    way of this is in the way of the job too, which reports it. What `publish` raises is the
-    result's error.
+    way of this is in the way of the job too, which reports it. `then` are further steps by their
+    names, which the result times; what one raises ends them, and is the result's error.
 
     All of it is one look: what it writes itself that look sees, and nobody else writes under the
     lease.
@@ -92,7 +92,7 @@ def run_without_spark(
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-            found = _run(replace(run, fence=lease.check), lease, started, uri, publish)
+            found = _run(replace(run, fence=lease.check), lease, started, uri, then or {})
     except (RootMissing, StorageUnavailable):
         raise
     except (LeaseHeld, LeaseUnreadable) as error:
@@ -100,7 +100,7 @@ def run_without_spark(
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
     if not isinstance(found, TidemarkError):
-        if publish is not None and isinstance(found, RunResult):
+        if then and isinstance(found, RunResult):
             record_status(found.pipeline, settings, found.ended_at)
         return found
     outcome = Outcome(without_spark=_AS_A_JOB[type(found)])
@@ -111,7 +111,7 @@ def run_without_spark(
 
 
 def _run(
-    run: Run, lease: Lease, started: datetime, uri: str, publish: Publish | None
+    run: Run, lease: Lease, started: datetime, uri: str, then: Mapping[str, Step]
 ) -> RunResult | SparkNeeded | TidemarkError:
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin = time.monotonic()
@@ -121,10 +121,12 @@ def _run(
             outcome = _pinned(run, found)
             _finish(run, found)
             seconds, error = _seconds("preflight", begin), None
-            if publish is not None:
+            for name, step in then.items():
                 begin = time.monotonic()
-                error = _error_of(publish, run, outcome, started)
-                seconds |= _seconds("publish", begin)
+                error = _error_of(step, run, outcome, started)
+                seconds |= _seconds(name, begin)
+                if error is not None:
+                    break
             return _ended(run, outcome, started, seconds, uri, error)
         if isinstance(found, InputLost):
             record_interrupted_run(run.pipeline, run.warehouse)
@@ -152,10 +154,10 @@ def _seconds(step: str, begin: float) -> dict[str, float]:
     return {step: round(time.monotonic() - begin, 3)}
 
 
-def _error_of(publish: Publish, run: Run, outcome: Outcome, started: datetime) -> RunError | None:
-    """What keeps the run from being published; None where it is."""
+def _error_of(step: Step, run: Run, outcome: Outcome, started: datetime) -> RunError | None:
+    """What keeps the run from being published; None where nothing does."""
     try:
-        publish(run, outcome, started)
+        step(run, outcome, started)
     except Exception as error:  # noqa: BLE001  whatever it is, the result says it
         if not isinstance(error, TidemarkError):
             traceback.print_exception(error)
