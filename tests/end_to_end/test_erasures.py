@@ -19,7 +19,15 @@ from tests.kit.killed import killed
 from tests.kit.replaying import mended, replayed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
-from tests.kit.running import Place, accept_changed_file, clicks, run_warm, succeed
+from tests.kit.running import (
+    Place,
+    accept_changed_file,
+    append_a_row_again,
+    clicks,
+    run_warm,
+    sorted_rows,
+    succeed,
+)
 from tests.streaming.audits import audit
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
@@ -304,3 +312,22 @@ def test_ended_anywhere_it_is_finished_by_a_repetition(
         one for one in Path(place.places.erasures).iterdir() if one.is_dir() and [*one.iterdir()]
     ]
     assert DeltaTable(place.places.bronze).to_pyarrow_dataset().count_rows() == 5
+
+
+@LONG
+@pytest.mark.parametrize("story", STORES[:1], indirect=True)
+@pytest.mark.parametrize("table", ["bronze", "rejects", "retracted"])
+def test_rows_that_others_append_since_the_plan_stop_it_and_stay(
+    spark: SparkSession, story: Story, table: str
+) -> None:
+    place = story.again()
+    with killed("after", "pipeline stopped for an act", 1):
+        assert erase_warm(spark, place, **THEIRS).error is not None
+    uri = str(getattr(place.places, table))
+    theirs = append_a_row_again(uri)
+    error = erase_warm(spark, place).error
+    assert error is not None
+    assert error.type == "ErasureUnproven"
+    assert "got other rows in version" in error.message
+    assert sorted_rows(place.table(uri)) == theirs
+    assert unfinished_act(place.warehouse) is not None

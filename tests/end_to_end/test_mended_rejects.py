@@ -19,7 +19,15 @@ from tests.kit.killed import killed
 from tests.kit.replaying import mended, replay_warm, replayed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
-from tests.kit.running import Place, clicks, quiet, run_warm, sorted_rows, succeed
+from tests.kit.running import (
+    Place,
+    append_a_row_again,
+    clicks,
+    quiet,
+    run_warm,
+    sorted_rows,
+    succeed,
+)
 from tests.streaming.audits import audit
 from tidemark.cli.main import app
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -453,6 +461,24 @@ def test_an_act_whose_files_are_gone_before_its_first_commit_lets_the_pipeline_g
     replayed(spark, place, mended=file)
     succeed(spark, place, "next")
     check_whole(spark, place)
+
+
+@LONG
+@pytest.mark.parametrize("table", ["bronze", "rejects"])
+def test_rows_that_others_append_since_the_plan_stop_it_and_stay(
+    spark: SparkSession, story: Story, table: str
+) -> None:
+    place = story.again()
+    file = mended(place, *mends(place))
+    end_at(spark, place, "pipeline stopped for an act", 1, "after", mended=file)
+    uri = str(getattr(place.places, table))
+    theirs = append_a_row_again(uri)
+    error = replay_warm(spark, place).error
+    assert error is not None
+    assert error.type == "ReplayUnproven"
+    assert "got other rows in version" in error.message
+    assert sorted_rows(place.table(uri)) == theirs
+    assert unfinished_act(place.warehouse) is not None
 
 
 @LONG

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
-from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
+from tests.kit.running import Place, append_a_row_again, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
 from tidemark.cli.main import app
 from tidemark.errors import RetractionRefused
@@ -352,6 +352,22 @@ def test_ended_anywhere_it_is_finished_by_a_repetition(
     check_whole(spark, place)
     upkeep = place.table(place.places.upkeep).to_pylist()
     assert len([one for one in upkeep if one["kind"] == "retract"]) == 1
+
+
+@LONG
+def test_rows_that_others_append_since_the_plan_stop_it_and_stay(
+    spark: SparkSession, story: Story
+) -> None:
+    place = story.again()
+    end_at(spark, place, "pipeline stopped for an act", 1, "after", **WRONG)
+    theirs = append_a_row_again(place.places.bronze)
+    error = retract_warm(spark, place).error
+    assert error is not None
+    assert error.type == "RetractionUnproven"
+    assert "got other rows in version" in error.message
+    assert "The pipeline stays stopped" in error.message
+    assert sorted_rows(place.bronze()) == theirs
+    assert unfinished_act(place.warehouse) is not None
 
 
 @pytest.mark.parametrize(("point", "time", "when"), [*cases(POINTS_OF_UNDO)])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from ruamel.yaml import YAML
 
 from tests.kit.patience import HUNG_SECONDS
@@ -318,6 +318,13 @@ def sorted_rows(table: pa.Table, without: Sequence[str] = ()) -> list[tuple[Any,
     """The rows as tuples in a fixed order, without the named columns."""
     kept = table.drop_columns([name for name in without if name in table.column_names])
     return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
+
+
+def append_a_row_again(uri: str) -> list[tuple[Any, ...]]:
+    """By a writer that takes no lease, one of a table's rows; all that it has then, sorted."""
+    rows = DeltaTable(uri).to_pyarrow_table()
+    write_deltalake(uri, rows.slice(0, 1), mode="append")
+    return sorted_rows(pa.concat_tables([rows, rows.slice(0, 1)]))
 
 
 def query(sql: str, **tables: pa.Table) -> list[tuple[Any, ...]]:

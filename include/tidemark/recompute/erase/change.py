@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
 from tidemark.errors import ErasureUnproven
 from tidemark.ledger.erased import Erased
+from tidemark.recompute.plans import read_plan
 from tidemark.recompute.retract.change import RetractedTable
-from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.storage.delta.notes import ErasedNote
 from tidemark.storage.delta.written_files import WrittenFile
@@ -74,11 +74,6 @@ def read_erasure(folder: FilePlace) -> Erasure | None:
     """The plan of an act; None where there is none any more: it goes last of all. ErasureUnproven
     where it cannot be read."""
     try:
-        return Erasure.model_validate_json(folder.read(CHANGE))
+        return read_plan(folder, Erasure, "an erasure", ErasureUnproven)
     except FileMissing:
         return None
-    except ValidationError as error:
-        raise ErasureUnproven(
-            f"{folder.below(CHANGE)} cannot be read as what an erasure writes ({error}). The "
-            "pipeline stays stopped. A newer Tidemark may have written it."
-        ) from error

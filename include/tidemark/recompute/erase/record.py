@@ -18,11 +18,10 @@ from tidemark.ledger.lines import erasure_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.recompute.erase.change import BRONZE, ErasedRows, Erasure
+from tidemark.recompute.plans import CHANGE, check_files_there, check_no_other_rows, write_plan
 from tidemark.recompute.retract.record import left_to_begin
-from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
-from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.commits import commit_noting
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
@@ -30,11 +29,6 @@ from tidemark.storage.delta.written_files import files_gone, rewrite_files
 from tidemark.storage.files import stat_files, write_bytes
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import ERASE, append_upkeep, has_upkeep
-
-_STOPPED = (
-    "The pipeline stays stopped. Does something write to it that takes no lease? Report this "
-    "with what `DESCRIBE HISTORY` says of that table."
-)
 
 
 @commit_point(
@@ -44,10 +38,7 @@ _STOPPED = (
 )
 def keep_erasure(change: Erasure, warehouse: Warehouse) -> None:
     """Write the plan into the folder of its act."""
-    folder = change.act.folder(warehouse)
-    folder.fence()
-    written = change.model_dump_json(indent=1).encode()
-    write_bytes(folder.below(CHANGE), written, folder.options)
+    write_plan(change.act.folder(warehouse), change)
 
 
 def erased_place(warehouse: Warehouse, table: str) -> TablePlace:
@@ -84,17 +75,8 @@ def _take_out(change: Erasure, one: ErasedRows, place: TablePlace) -> None:
     table = place.existing()
     if _is_out(change, one, place):
         return
-    for version in range(one.version + 1, table.version() + 1):
-        if changes_rows(place, version):
-            raise ErasureUnproven(
-                f"{place.uri} got other rows in version {version}, since the erasure {change.id} "
-                f"was planned at version {one.version}. This try did not write to it. {_STOPPED}"
-            )
-    if gone := files_gone(place, one.staying):
-        raise ErasureUnproven(
-            f"{gone[0]}, which is to be committed, is gone, by VACUUM. The pipeline stays stopped. "
-            f"{place.uri} is as it was; put the file back from a backup, and repeat this."
-        )
+    check_no_other_rows(place, one.version, f"the erasure {change.id}", ErasureUnproven)
+    check_files_there(place, one.staying, ErasureUnproven)
     place.fence()
     what, now = "the rows that stay", datetime.now(UTC)
     rewrite_files(table, one.leaving, one.staying, what, change.note(one), now)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
 from tidemark.errors import ReplayRefused
-from tidemark.recompute.rewind.change import CHANGE
+from tidemark.recompute.plans import CHANGE, read_plan
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.storage.delta.notes import ReplayedNote
 from tidemark.storage.delta.written_files import WrittenFile
@@ -54,14 +54,9 @@ class Replay(Facts):
 def read_replay(folder: FilePlace) -> Replay:
     """The plan of an act. ReplayRefused where there is none."""
     try:
-        return Replay.model_validate_json(folder.read(CHANGE))
+        return read_plan(folder, Replay, "a replay", ReplayRefused)
     except FileMissing as error:
         raise ReplayRefused(
             f"There is no {folder.below(CHANGE)}, so nothing was replayed by such an act. Nothing "
             "was changed."
-        ) from error
-    except ValidationError as error:
-        raise ReplayRefused(
-            f"{folder.below(CHANGE)} cannot be read as what a replay writes ({error}). Nothing was "
-            "changed. A newer Tidemark may have written it."
         ) from error

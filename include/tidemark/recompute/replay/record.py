@@ -23,24 +23,17 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import replay_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.plans import check_files_there, check_no_other_rows, write_plan
 from tidemark.recompute.replay.change import Replay
-from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
-from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.commits import commit_noting, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import REPLAY as ACT
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile, add_files, files_gone, rewrite_files
-from tidemark.storage.files import write_bytes
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import REPLAY, append_upkeep, has_upkeep
-
-_STOPPED = (
-    "The pipeline stays stopped. Does something write to it that takes no lease? Report this "
-    "with what `DESCRIBE HISTORY` says of that table."
-)
 
 
 @commit_point(
@@ -49,10 +42,7 @@ _STOPPED = (
 )
 def keep_replay(change: Replay, warehouse: Warehouse) -> None:
     """Write the plan into the folder of its act."""
-    folder = change.act.folder(warehouse)
-    folder.fence()
-    written = change.model_dump_json(indent=1).encode()
-    write_bytes(folder.below(CHANGE), written, folder.options)
+    write_plan(change.act.folder(warehouse), change)
 
 
 def carry_out(change: Replay, warehouse: Warehouse) -> None:
@@ -76,14 +66,6 @@ def carry_out(change: Replay, warehouse: Warehouse) -> None:
     _take_out(change, warehouse)
 
 
-def _check_there(place: TablePlace, written: Sequence[WrittenFile]) -> None:
-    if gone := files_gone(place, written):
-        raise ReplayUnproven(
-            f"{gone[0]}, which is to be committed, is gone, by VACUUM. The pipeline stays stopped. "
-            f"{place.uri} is as it was; put the file back from a backup, and repeat this."
-        )
-
-
 def _has_appended(place: TablePlace, change: Replay) -> bool:
     return place.existing().transaction_version(change.note.transaction) is not None
 
@@ -95,7 +77,8 @@ def _has_appended(place: TablePlace, change: Replay) -> bool:
 )
 def _append(change: Replay, warehouse: Warehouse) -> None:
     if not _has_appended(warehouse.bronze, change):
-        _check_unchanged(warehouse.bronze, change, change.bronze)
+        act = f"the replay {change.id}"
+        check_no_other_rows(warehouse.bronze, change.bronze, act, ReplayUnproven)
     _add(change, warehouse.bronze, change.to_bronze)
 
 
@@ -111,7 +94,7 @@ def _copy(change: Replay, warehouse: Warehouse) -> None:
 def _add(change: Replay, place: TablePlace, files: Sequence[WrittenFile]) -> None:
     table = place.existing()
     if table.transaction_version(change.note.transaction) is None:
-        _check_there(place, files)
+        check_files_there(place, files, ReplayUnproven)
         place.fence()
         transaction = Transaction(change.note.transaction, 0)
         add_files(table, files, "rejects that are replayed", transaction, change.note)
@@ -126,20 +109,11 @@ def _take_out(change: Replay, warehouse: Warehouse) -> None:
     place = warehouse.rejects
     table = place.existing()
     if commit_noting(table, change.note, change.rejects) is None:
-        _check_unchanged(place, change, change.rejects)
-        _check_there(place, change.staying)
+        check_no_other_rows(place, change.rejects, f"the replay {change.id}", ReplayUnproven)
+        check_files_there(place, change.staying, ReplayUnproven)
         place.fence()
         what, now = "the rejects that stay", datetime.now(UTC)
         rewrite_files(table, change.leaving, change.staying, what, change.note, now)
-
-
-def _check_unchanged(place: TablePlace, change: Replay, seen: int) -> None:
-    for version in range(seen + 1, place.existing().version() + 1):
-        if changes_rows(place, version):
-            raise ReplayUnproven(
-                f"{place.uri} got other rows in version {version}, since the replay {change.id} "
-                f"was planned at version {seen}. This try did not write to it. {_STOPPED}"
-            )
 
 
 def account_for(change: Replay, warehouse: Warehouse, now: datetime) -> None:

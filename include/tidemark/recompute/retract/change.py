@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import date
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
 from tidemark.errors import RetractionRefused
-from tidemark.recompute.rewind.change import CHANGE
+from tidemark.recompute.plans import CHANGE, read_plan
 from tidemark.sources.notes import Followed
 from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
@@ -79,14 +79,9 @@ class Retraction(Facts):
 def read_retraction(folder: FilePlace) -> Retraction:
     """The plan of an act. RetractionRefused where there is none."""
     try:
-        return Retraction.model_validate_json(folder.read(CHANGE))
+        return read_plan(folder, Retraction, "a retraction", RetractionRefused)
     except FileMissing as error:
         raise RetractionRefused(
             f"There is no {folder.below(CHANGE)}: nothing was retracted by such an act, or rows "
             "were erased since, behind which nothing goes back. Nothing was changed."
-        ) from error
-    except ValidationError as error:
-        raise RetractionRefused(
-            f"{folder.below(CHANGE)} cannot be read as what a retraction writes ({error}). Nothing "
-            "was changed. A newer Tidemark may have written it."
         ) from error

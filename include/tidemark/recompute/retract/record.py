@@ -15,8 +15,8 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import retraction_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.plans import write_plan
 from tidemark.recompute.retract.change import RetractedTable, Retraction
-from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.sources.delta.following import NEW_ROWS
@@ -46,8 +46,7 @@ def keep_change(change: Retraction, warehouse: Warehouse, new_rows: bytes | None
     folder.fence()
     if new_rows is not None:
         write_bytes(folder.below(NEW_ROWS), new_rows, folder.options)
-    written = change.model_dump_json(indent=1).encode()
-    write_bytes(folder.below(CHANGE), written, folder.options)
+    write_plan(folder, change)
 
 
 def moved_at(bronze: TablePlace, change: Retraction) -> int | None:

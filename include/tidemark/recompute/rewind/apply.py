@@ -33,8 +33,8 @@ from tidemark.gold.plan import noted_name
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.recompute.plans import write_plan
 from tidemark.recompute.rewind.change import (
-    CHANGE,
     GoldBack,
     IngestBack,
     PipelineChange,
@@ -82,7 +82,7 @@ def keep_backup(change: PipelineChange, warehouse: Warehouse) -> None:
     if change.ingest.notes_before is not None:
         notes = notes_place(copied_checkpoint(warehouse, change.id))
         write_bytes(notes, change.ingest.notes_before.encode(), backup.options)
-    write_bytes(backup.below(CHANGE), change.model_dump_json(indent=1).encode(), backup.options)
+    write_plan(backup, change)
 
 
 def take_back(change: PipelineChange, warehouse: Warehouse, lease: int) -> None:

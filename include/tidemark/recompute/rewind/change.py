@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field
 
 from tidemark.errors import RewindRefused
+from tidemark.recompute.plans import CHANGE, read_plan
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
 from tidemark.storage.result_file import Facts
 
-CHANGE, CHECKPOINT = "change.json", "checkpoint"
+CHECKPOINT = "checkpoint"
 
 
 class TableBack(Facts):
@@ -111,14 +112,9 @@ def read_change(backup: FilePlace) -> PipelineChange:
     """The change that a folder of `rewinds` was made for. RewindRefused where it is no whole
     backup."""
     try:
-        return PipelineChange.model_validate_json(backup.read(CHANGE))
+        return read_plan(backup, PipelineChange, "a rewind", RewindRefused)
     except FileMissing as error:
         raise RewindRefused(
             f"{backup.uri} is no backup of a rewind, or one that was not finished: it has no "
             f"{CHANGE}. Before that is there, nothing of a pipeline is changed."
-        ) from error
-    except ValidationError as error:
-        raise RewindRefused(
-            f"{backup.below(CHANGE)} cannot be read as what a rewind writes ({error}). Nothing was "
-            "changed. A newer Tidemark may have written it."
         ) from error

@@ -31,15 +31,14 @@ from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.row_key import key_sql
 from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.recompute.plans import CHANGE, STOPPED, check_no_other_rows
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import moved_at
-from tidemark.recompute.rewind.change import CHANGE
 from tidemark.runs.requests import RetractRequest
 from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.sources.raw_texts import ending_of, raw_text
 from tidemark.sources.source import ordering
-from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.notes import (
     RETRACTED_AT,
@@ -67,10 +66,6 @@ _MOST_SHOWN = 5
 # So many rows, but no more, are held in the driver, so that only what they are in is computed.
 _MOST_HELD = 100_000
 _UNTOUCHED = "Nothing was changed."
-_STOPPED = (
-    "The pipeline stays stopped. Does something write to it that takes no lease? Report this "
-    "with what `DESCRIBE HISTORY` says of that table."
-)
 
 
 @dataclass(frozen=True)
@@ -340,7 +335,8 @@ def move(spark: SparkSession, run: Run, change: Retraction) -> None:
     """Both commits of the act; one that was made already is not made again. RetractionUnproven
     where what would be committed is not what was planned: it is not committed then."""
     if moved_at(run.warehouse.bronze, change) is None:
-        _check_unchanged(run.warehouse.bronze, change)
+        act = f"the retraction {change.id}"
+        check_no_other_rows(run.warehouse.bronze, change.bronze, act, RetractionUnproven)
     if change.undoes is None:
         _fit_columns(spark, run)
         _copy(spark, run, change)
@@ -349,15 +345,6 @@ def move(spark: SparkSession, run: Run, change: Retraction) -> None:
     else:
         _bring_back(spark, run, change, change.undoes)
         _forget(run.warehouse.retracted, change, change.undoes)
-
-
-def _check_unchanged(bronze: TablePlace, change: Retraction) -> None:
-    for version in range(change.bronze + 1, bronze.existing().version() + 1):
-        if changes_rows(bronze, version):
-            raise RetractionUnproven(
-                f"{bronze.uri} got other rows in version {version}, since the retraction was "
-                f"planned at version {change.bronze}. None was moved by this try. {_STOPPED}"
-            )
 
 
 def _fit_columns(spark: SparkSession, run: Run) -> None:
@@ -426,7 +413,7 @@ def _append(rows: DataFrame, place: TablePlace, change: Retraction) -> None:
     if written.number != change.rows:
         raise RetractionUnproven(
             f"{written.number:,} rows were written for {place.uri}, and {change.rows:,} are to "
-            f"move. None of them was committed. {_STOPPED}"
+            f"move. None of them was committed. {STOPPED}"
         )
     append(written, Append(place, change.transaction, 0, change.note))
 
@@ -445,7 +432,7 @@ def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
     if written.number != change.staying:
         raise RetractionUnproven(
             f"{written.number:,} rows of {place.uri} would stay of files that have "
-            f"{change.staying:,} to keep. None of it was committed. {_STOPPED}"
+            f"{change.staying:,} to keep. None of it was committed. {STOPPED}"
         )
     place.fence()
     now = datetime.now(UTC)

@@ -1,0 +1,108 @@
+"""Plans of acts: written and read again, refused where they are not what this version writes, and
+held to what they were made on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tidemark.errors import (
+    ErasureUnproven,
+    ReplayRefused,
+    ReplayUnproven,
+    RetractionRefused,
+    RewindRefused,
+    TidemarkError,
+)
+from tidemark.recompute.erase.change import ErasedRows, Erasure, read_erasure
+from tidemark.recompute.plans import (
+    CHANGE,
+    check_files_there,
+    check_no_other_rows,
+    write_plan,
+)
+from tidemark.recompute.replay.change import read_replay
+from tidemark.recompute.retract.change import read_retraction
+from tidemark.recompute.rewind.change import read_change
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.written_files import WrittenFile
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts
+
+READERS: list[tuple[Callable[[FilePlace], Any], type[TidemarkError]]] = [
+    (read_change, RewindRefused),
+    (read_retraction, RetractionRefused),
+    (read_replay, ReplayRefused),
+    (read_erasure, ErasureUnproven),
+]
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+FILE = WrittenFile(
+    "_event_date=2026-01-01/a.parquet", FileFacts(100, AT), {"_event_date": "2026-01-01"},
+    rows=2, nulls={"a": 1}, lowest={"a": 3}, highest={"a": 3},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "unusable"), READERS)
+def test_a_plan_of_another_version_is_refused(
+    tmp_path: Path, read: Callable[[FilePlace], Any], unusable: type[TidemarkError]
+) -> None:
+    (tmp_path / CHANGE).write_text('{"format": 99}')
+    with pytest.raises(unusable, match="This try changed nothing"):
+        read(FilePlace(str(tmp_path)))
+
+
+@pytest.mark.parametrize(("read", "refused"), READERS[:3])
+def test_a_plan_that_is_not_there_is_refused(
+    tmp_path: Path, read: Callable[[FilePlace], Any], refused: type[TidemarkError]
+) -> None:
+    with pytest.raises(refused, match=str(tmp_path)):
+        read(FilePlace(str(tmp_path)))
+
+
+def test_of_an_erasure_no_plan_is_left_once_it_is_done(tmp_path: Path) -> None:
+    assert read_erasure(FilePlace(str(tmp_path))) is None
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    plan = Erasure(
+        id="20260101T000000Z",
+        run_id="erase__20260101T000000Z",
+        pipeline="clicks",
+        planned_at=AT,
+        by="somebody",
+        reason="asked for",
+        erased=(ErasedRows(table="bronze", version=3, rows=1, staying=(FILE,)),),
+        tables=(),
+    )
+    write_plan(FilePlace(str(tmp_path)), plan)
+    assert read_erasure(FilePlace(str(tmp_path))) == plan
+
+
+def test_rows_since_the_plan_are_others_and_files_that_moved_are_none(tmp_path: Path) -> None:
+    place = TablePlace(str(tmp_path))
+    for number in range(3):
+        write_deltalake(str(tmp_path), pa.table({"a": [number]}), mode="append")
+    table = DeltaTable(str(tmp_path))
+    assert table.optimize.compact()["numFilesRemoved"] == 3
+    check_no_other_rows(place, 2, "the replay 7", ReplayUnproven)
+    with pytest.raises(ReplayUnproven, match="in version 2, since the replay 7 was planned at"):
+        check_no_other_rows(place, 1, "the replay 7", ReplayUnproven)
+    DeltaTable(str(tmp_path)).delete("a = 1")
+    with pytest.raises(ReplayUnproven, match="got other rows in version 4"):
+        check_no_other_rows(place, 2, "the replay 7", ReplayUnproven)
+
+
+def test_a_file_that_is_to_be_committed_and_gone_is_told(tmp_path: Path) -> None:
+    place = TablePlace(str(tmp_path))
+    with pytest.raises(ReplayUnproven, match="parquet, which is to be committed, is gone"):
+        check_files_there(place, (FILE,), ReplayUnproven)
+    file = tmp_path / FILE.path
+    file.parent.mkdir()
+    file.write_bytes(b"")
+    check_files_there(place, (FILE,), ReplayUnproven)
