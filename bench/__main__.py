@@ -64,6 +64,7 @@ FIGURES: dict[str, Measure] = {
     "days": operators.days,
     "distinct": operators.distinct,
     "lookup": operators.lookup,
+    "large_lookup": operators.large_lookup,
     "migration": migration.measure,
     "cores": cores.measure,
     "cluster": cluster.measure,

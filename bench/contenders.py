@@ -333,14 +333,14 @@ WITHOUT_LOOKUP = Contender(
     partial(_tuned_environment, name=RECOMPUTED),
     _recomputed_gold,
 )
-TUNED_DAYS, TUNED_DISTINCT, TUNED_LOOKUP = (
+TUNED_DAYS, TUNED_DISTINCT, TUNED_LOOKUP, TUNED_LARGE_LOOKUP = (
     Contender(
         "by hand, in batch",
         partial(script, "tuned_report.py", arguments=[kind]),
         _tuned_environment,
         rival_gold,
     )
-    for kind in ("days", "distinct", "lookup")
+    for kind in ("days", "distinct", "lookup", "large_lookup")
 )
 RECOMPUTED_SESSIONS = _recomputed(_our_sessions)
 RECOMPUTED_JOINS = _recomputed(_our_joins)

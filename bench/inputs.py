@@ -41,10 +41,12 @@ def write_events(
     return files
 
 
-def write_names(folder: Path) -> None:
-    """A name for each key, as others would keep them: `names.csv`."""
-    lines = ["id,name", *(f"key{number},Name {number}" for number in range(KEYS))]
-    (folder / "names.csv").write_text("\n".join(lines) + "\n")
+def write_names(folder: Path, rows: int = KEYS) -> None:
+    """A name for each key, and for others up to so many rows, as others would keep them:
+    `names.csv`."""
+    with (folder / "names.csv").open("w") as file:
+        file.write("id,name\n")
+        file.writelines(f"key{number},Name {number}\n" for number in range(rows))
 
 
 def _events(start: int, end: int, keys: int, every: int) -> str:

@@ -40,6 +40,7 @@ class Sizes:
     pipelines: tuple[int, int]  # and runs of each
     many: int  # pipelines that one command runs
     told_commits: int  # of a history, before a story is told
+    names: int  # rows of a large lookup
 
 
 USUAL = Sizes(
@@ -70,6 +71,7 @@ USUAL = Sizes(
     pipelines=(500, 200),
     many=10,
     told_commits=4_320,
+    names=5_000_000,
 )
 LONG = replace(
     USUAL,
@@ -116,4 +118,5 @@ SMALLEST = Sizes(
     pipelines=(3, 5),
     many=2,
     told_commits=20,
+    names=2_000,
 )

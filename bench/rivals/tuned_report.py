@@ -1,6 +1,8 @@
 """What the engine's streams cannot keep, by hand: local days, distinct counts, a lookup.
 
-    SPARK_SUBMIT_OPTS='…' spark-submit tuned_report.py INPUT ROOT days|distinct|lookup
+    SPARK_SUBMIT_OPTS='…' spark-submit tuned_report.py INPUT ROOT KIND
+
+    KIND: days, distinct, lookup or large_lookup
 
 With the settings of `tuned.py`. Each batch of new rows tells which windows it touches; these are
 computed again from all raw rows, of which files of other times are skipped, and merged into gold.
@@ -26,9 +28,10 @@ def windowed(rows):
     if kind == "days":
         day = F.date_trunc("day", F.from_utc_timestamp("at", ZONE))
         return rows.withColumn("window_start", F.to_utc_timestamp(day, ZONE))
-    if kind == "lookup":
+    if kind.endswith("lookup"):
         names = spark.read.schema("id STRING, name STRING").csv(f"{root}/../names.csv", header=True)
-        rows = rows.join(F.broadcast(names), rows.key == names.id, "left")
+        names = F.broadcast(names) if kind == "lookup" else names
+        rows = rows.join(names, rows.key == names.id, "left")
         rows = rows.withColumn("key", F.col("name")).drop("id", "name")
     return rows.withColumn("window_start", F.window("at", "10 minutes").start)
 
