@@ -169,13 +169,18 @@ AROUND = (
 )
 
 
+# Of columns: some are also those of fields within values of these types.
+NAMES = ("c0", "c1", "c2", "p", "q", "s")
+
+
 @st.composite
 def pipelines(draw: st.DrawFn) -> Pipeline:
     """Some columns of random types, and some way of writing event time."""
     types = draw(st.lists(st.sampled_from(TYPES), max_size=4))
+    names = draw(st.permutations(NAMES))
     columns: dict[str, Any] = {
-        f"c{number}": kind + draw(st.sampled_from(["", " not null"]))
-        for number, kind in enumerate(types)
+        name: kind + draw(st.sampled_from(["", " not null"]))
+        for name, kind in zip(names, types, strict=False)
     }
     if draw(st.booleans()):
         fielded = {"at": "timestamp", **columns}.items()
@@ -353,6 +358,41 @@ def test_no_line_is_read_whole_of_which_a_few_fields_are_a_matter_of_their_own(
     exact = _judged(pipeline_of(columns, unknown), lines, by_line=True)
     assert judged.accepted == exact.accepted
     assert judged.rejected == exact.rejected
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("columns", "body"),
+    [
+        ({"m": "map<string,string>", "s": "struct<m:string>"}, '"s":{"m":"x"}'),
+        ({"m": "map<string,string>", "s": "struct<m:string>"}, '"s":{"m":{"a":"b"}}'),
+        ({"m": "map<string,string>", "s": "array<struct<m:string>>"}, '"s":[{"m":"x"}]'),
+        (
+            {"m": "map<string,string>", "s": {"type": "string", "field": "o.m"}},
+            '"o":{"m":"x"}',
+        ),
+        (
+            {"m": {"type": "map<string,string>", "field": ","}, "s": "array<string>"},
+            '"s":["x",":{}"]',
+        ),
+        ({"m": "array<map<string,int>>", "s": "struct<m:int>"}, '"s":{"m":7}'),
+    ],
+)
+def test_a_field_within_another_is_not_taken_for_one_that_blocks_cannot_read(
+    columns: dict[str, Any], body: str
+) -> None:
+    check_tiers_agree(pipeline_of(columns), [f"{{{TIME},{body}}}".encode()] * 40)
+
+
+@pytest.mark.parametrize("value", ["[\n]", '{"a":\n1}', "[1,\t2]"])
+def test_what_is_kept_of_an_unknown_field_does_not_depend_on_the_lines_beside_it(
+    value: str,
+) -> None:
+    lines = [f'{{{TIME},"v":{value},"a":2}}'.encode()] * 2_000
+    judged, exact = (
+        _judged(pipeline_of({"a": "int"}), lines, by_line=by_line) for by_line in (False, True)
+    )
+    assert judged.accepted["_extra"].equals(exact.accepted["_extra"])
 
 
 @pytest.mark.usefixtures("small_blocks")

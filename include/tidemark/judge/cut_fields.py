@@ -29,7 +29,7 @@ _NO_NAME = re.compile(r'[",:\\\x00-\x1f]')
 _MOST = 20
 # A value without parts and escapes, and what may be written otherwise again.
 _PLAIN = rf'"[^"\\\x00-\x1f]*"|{JSON_NUMBER}|true|false|null'
-_REWRITTEN = re.compile(r"[\\ \t\r]")
+_REWRITTEN = re.compile(r"[\\ \t\r\n]")
 
 
 def read_lines(lines: Iterable[bytes]) -> list[dict[str, Any]]:
@@ -48,10 +48,12 @@ class FieldCutter:
 
     Where a name in quotes stands before a colon, in a line whose rest a block's expression matches,
     it is a field's name and nothing else: the quotes of a text would be escaped within it, and
-    between two texts a comma or a colon stands, which none of these names has.
+    between two texts a comma or a colon stands, which none of these names has (`cuttable`). Nor is
+    it a name within a value or object that the block reads.
     """
 
     def __init__(self, rules: Rules, names: Collection[str]) -> None:
+        assert len(cuttable(rules, names)) == len(names)
         alternatives = "|".join(map(re.escape, names))
         self._field = re.compile(f'"({alternatives})"{BLANKS}:{BLANKS}(?:({_PLAIN})(?=[,}}]))?')
         self._columns = {column.path[0] for column in rules.columns}
@@ -87,6 +89,14 @@ class FieldCutter:
         return "null".join([*pieces, text[place:]]).encode(), fields
 
 
+def cuttable(rules: Rules, names: Iterable[str]) -> list[str]:
+    """Those of these names, each once, that stand for a field of the line's own object wherever
+    they are found in a line that a block takes the rest of."""
+    inner = inner_names(rules)
+    fit = (name for name in names if name not in inner and not _NO_NAME.search(name))
+    return list(dict.fromkeys(fit))
+
+
 def fields_to_cut(
     rules: Rules, limits: TimeLimits, before: Collection[str], read: Sequence[Mapping[str, Any]]
 ) -> list[str]:
@@ -108,6 +118,4 @@ def fields_to_cut(
     known = list(dict.fromkeys(column.path[0] for column in rules.columns))
     unknown = Counter(name for one in read for name in one if name not in known)
     found = refused(known) + [name for name, _ in unknown.most_common()] if read else []
-    inner = inner_names(rules)
-    fit = (name for name in found if name not in inner and not _NO_NAME.search(name))
-    return list(dict.fromkeys([*before, *fit]))[:_MOST]
+    return cuttable(rules, [*before, *found])[:_MOST]

@@ -24,7 +24,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import BlockReader, BlockRows, block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
-from tidemark.judge.cut_fields import FieldCutter, fields_to_cut, read_lines
+from tidemark.judge.cut_fields import FieldCutter, cuttable, fields_to_cut, read_lines
 from tidemark.judge.event_time import ISO
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm, event_time_form, fast_form, simple_form
@@ -77,7 +77,9 @@ class Judge:
         self._by_columns = None if by_line else ColumnJudge(rules, limits)
         time = rules.event_time
         formless = {one.path[0] for one in rules.columns if fast_form(one, time) is None}
-        self._blocks = None if by_line else _blocks(rules, limits, sorted(formless))
+        cut = cuttable(rules, sorted(formless))
+        by_blocks = not by_line and len(cut) == len(formless)
+        self._blocks = _blocks(rules, limits, cut) if by_blocks else None
         self._usual: dict[str, SimpleForm] = {}
         self._further: _Blocks | None = None
         self._typed: dict[pa.DataType, TypedReader | None] = {}
