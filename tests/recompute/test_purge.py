@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,15 +13,16 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.decoded import files_holding
 from tests.kit.running import Place
-from tidemark.errors import ErasureUnproven
+from tidemark.errors import ErasureRefused, ErasureUnproven
 from tidemark.recompute.erase.change import Erasure
-from tidemark.recompute.erase.purge import planned_purge, purge
+from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
 from tidemark.upkeep.maintenance.carry_out import write_checkpoint
 
 PERSON = "person-7Qx2mVb9LkTz4WcRf8HsJd1Np6Yg3UeA"
 # A date's folder as a store may escape it.
 DAYS = pa.table({"key": ["a", PERSON], "day": ["x", "y z%"]})
+NOW = datetime.now(UTC)
 CHANGE = Erasure(
     id="20260101T000000Z",
     run_id="erase__20260101T000000Z",
@@ -96,13 +99,13 @@ def staying(place: Place) -> list[Path]:
 def test_all_goes_that_is_not_of_the_newest_versions(place: Place) -> None:
     kept = staying(place)
     assert len(files_holding(place.root, PERSON)) > 15
-    planned = planned_purge(place.pipeline, place.warehouse)
+    planned = planned_purge(place.pipeline, place.warehouse, NOW)
     assert planned.keys() == {
         *("bronze", "checkpoints", "data_docs", "former", "ops", "per_10m", "results"),
         *("retractions", "rewinds", "status.json"),
     }
     for _ in range(2):
-        purge(CHANGE, place.pipeline, place.warehouse, own(place))
+        purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
         assert files_holding(place.root, PERSON) == []
         assert staying(place) == kept
         assert unfinished_act(place.warehouse) == CHANGE.act
@@ -114,7 +117,7 @@ def test_all_goes_that_is_not_of_the_newest_versions(place: Place) -> None:
 
 
 def test_rows_of_ops_stay_without_what_they_tell_of_values(place: Place) -> None:
-    purge(CHANGE, place.pipeline, place.warehouse, own(place))
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
     upkeep = place.table(place.places.upkeep).to_pylist()
     assert [one["verdict"] for one in upkeep] == ["2 rows"] * 2
     assert [one["retraction"]["rows"] for one in upkeep] == [2, 2]
@@ -132,9 +135,9 @@ def test_a_row_that_others_append_to_ops_meanwhile_stays_and_a_repetition_ends_i
 
     monkeypatch.setattr("tidemark.recompute.erase.purge.write_checkpoint", beside_another)
     with pytest.raises(ErasureUnproven, match="ops/runs/_delta_log"):
-        purge(CHANGE, place.pipeline, place.warehouse, own(place))
+        purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
     assert place.table(place.places.runs).num_rows == 2
-    purge(CHANGE, place.pipeline, place.warehouse, own(place))
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
     assert place.table(place.places.runs).num_rows == 2
     assert files_holding(place.root, PERSON) == []
 
@@ -142,4 +145,70 @@ def test_a_row_that_others_append_to_ops_meanwhile_stays_and_a_repetition_ends_i
 def test_what_is_left_of_it_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.recompute.erase.purge.remove", lambda *_: None)
     with pytest.raises(ErasureUnproven, match=r"results/run.json|bronze/"):
-        purge(CHANGE, place.pipeline, place.warehouse, own(place))
+        purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+
+
+def check_in_the_way(place: Place, words: str) -> None:
+    """It is refused before anything is planned, and stops what was; nothing is removed."""
+    before = sorted(str(path) for path in place.root.rglob("*"))
+    with pytest.raises(ErasureRefused, match=words):
+        check_folder(place.warehouse)
+    with pytest.raises(ErasureUnproven, match=words):
+        purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert sorted(str(path) for path in place.root.rglob("*")) == before
+
+
+def test_what_tidemark_made_is_not_in_the_way(place: Place) -> None:
+    check_folder(place.warehouse)
+
+
+@pytest.mark.parametrize("name", ["landed/a.json", "notes.txt", "per_10m/notes.txt"])
+def test_files_of_others_in_the_folder_are_in_the_way(place: Place, name: str) -> None:
+    written(f"{place.places.folder}/{name}", "theirs")
+    check_in_the_way(place, name)
+
+
+def test_links_are_in_the_way_wherever_they_lead(place: Place) -> None:
+    elsewhere = place.root / "elsewhere"
+    written(str(elsewhere / "gold" / "a.parquet"), "theirs")
+    for link, of in (("former2", elsewhere), ("former2", Path(place.places.folder, "former"))):
+        Path(place.places.folder, link).symlink_to(of)
+        check_in_the_way(place, "former2/gold/.* is reached by a link")
+        Path(place.places.folder, link).unlink()
+    Path(place.places.results, "linked.json").symlink_to(elsewhere / "gold" / "a.parquet")
+    check_in_the_way(place, "linked.json is reached by a link")
+
+
+def test_a_folder_that_is_reached_by_a_link_is_erased_in(tmp_path: Path, place: Place) -> None:
+    linked = tmp_path / "linked"
+    linked.symlink_to(place.root)
+    through = Place(linked)
+    check_folder(through.warehouse)
+    purge(CHANGE, through.pipeline, through.warehouse, own(through), NOW)
+    assert files_holding(place.root, PERSON) == []
+
+
+def test_what_no_log_of_ops_names_goes_once_nobody_can_be_about_to_commit_it(place: Place) -> None:
+    """So goes what was packed, and told of by a log that has been cleaned since."""
+    orphan = f"{place.places.runs}/part-of-a-dead-writer.parquet"
+    written(orphan, PERSON)
+    young = purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert young == (
+        "ops/runs/part-about-to-be-committed.parquet", "ops/runs/part-of-a-dead-writer.parquet",
+    )  # fmt: skip
+    old = (NOW - timedelta(hours=2)).timestamp()
+    os.utime(orphan, (old, old))
+    young = purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert young == ("ops/runs/part-about-to-be-committed.parquet",)
+    assert files_holding(place.root, PERSON) == []
+    assert place.table(place.places.runs).num_rows == 1
+
+
+def test_a_table_with_deletion_vectors_is_left_alone(place: Place) -> None:
+    entry = Path(place.places.gold("per_10m"), "_delta_log", f"{2:020}.json")
+    features = ["deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+                "writerFeatures": features}  # fmt: skip
+    entry.write_text(json.dumps({"protocol": protocol}))
+    with pytest.raises(ErasureRefused, match="has deletion vectors"):
+        planned_purge(place.pipeline, place.warehouse, NOW)

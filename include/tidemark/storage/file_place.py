@@ -136,6 +136,16 @@ class FilePlace:
         real = ((folder, os.path.realpath(f"{base}/{folder}")) for folder in folders)
         return next((folder for folder, at in real if not Path(at).is_relative_to(base)), None)
 
+    def linked(self, names: Iterable[str]) -> str | None:
+        """A file of these names that is reached by a link, or is one; None where there is none, as
+        in stores that know no links. The folder itself may be reached by one."""
+        if not is_local(self.uri):
+            return None
+        base = os.path.realpath(local_path(self.uri))
+        return next(
+            (one for one in names if os.path.realpath(f"{base}/{one}") != f"{base}/{one}"), None
+        )
+
     def read(self, name: str) -> bytes:
         """All of a file of this folder; FileMissing where there is none."""
         place = self.below(name)

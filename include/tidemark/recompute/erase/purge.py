@@ -1,4 +1,5 @@
-"""What held erased rows goes: all below a pipeline's folder that is not named here.
+"""What held erased rows goes: all that Tidemark made below a pipeline's folder and that is not
+named here. An erasure is refused where there is something else, or a link.
 
 What stays is: the files of the tables' newest versions, with the log's entry and checkpoint of that
 version; the checkpoints in use, and contracts; the rows of `ops`, without what they tell of values;
@@ -13,21 +14,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.errors import ErasureUnproven
+from tidemark.errors import ErasureRefused, ErasureUnproven
 from tidemark.gold.views import is_of_gold
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import TABLE_NAMES_IN_USE
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.recompute.erase.change import Erasure
 from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.storage.delta.damage import LOG
+from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import blank_values, remove, write_checkpoint
@@ -38,35 +42,60 @@ _ENTRY = re.compile(r"(\d{20})\.")
 _STAYING = re.compile(r"checkpoints/(ingest|[^/]+/\d+)\.contract\.json|erasures/[^/]+\.json")
 # Where a value of `ops` was.
 _BLANK = "erased"
+# What is made in a pipeline's folder, and in that of one of its tables, whatever they are called.
+_MADE = frozenset(
+    {*TABLE_NAMES_IN_USE, "bronze.readers", "bronze.lookups", "ops", "status.json"}
+    | {"planned_columns.json"}
+)
+_OF_A_TABLE = re.compile(r"[a-z][a-z0-9_]*/(gold|changes(-\d+)?|views/[^/]+)/")
+# A file that no log names may be about to be committed for so long.
+_ABOUT_TO_BE_COMMITTED = timedelta(hours=1)
+_DELETION_VECTORS = "deletionVectors"
 
 
 @dataclass(frozen=True)
 class _NamedByLog:
-    """What stays of a table's folder, by its log at a version. `own`: only the lease's owner writes
-    to it, so that what its log does not name is nobody's; `files` are those that it has then, else
-    those that the log says are gone."""
+    """What stays of a table's folder, by its log at a version, whose data are in `files`. `own`:
+    only the lease's owner writes to it, so that what its log does not name is nobody's; of another
+    one a file as young as `since` may be about to be committed, if it is not among those that the
+    log tells as `gone`."""
 
     table: DeltaTable
     own: bool
     files: frozenset[str]
+    gone: frozenset[str]
+    since: datetime
 
     @classmethod
-    def of(cls, table: DeltaTable, own: bool) -> _NamedByLog:
-        if own:
-            added: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
-            return cls(table, own, frozenset(unquote(one["path"]) for one in added))
+    def of(cls, table: DeltaTable, own: bool, since: datetime) -> _NamedByLog:
+        if _DELETION_VECTORS in (table.protocol().reader_features or ()):
+            raise ErasureRefused(
+                f"{table.table_uri} has deletion vectors, whose files no log lists by their names. "
+                "Nothing was removed. Have Spark write them out (REORG TABLE … APPLY (PURGE)), and "
+                "drop the feature."
+            )
+        added: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
+        files = frozenset(unquote(one["path"]) for one in added)
         gone = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-        return cls(table, own, frozenset(gone))
+        return cls(table, own, files, frozenset(gone), since)
 
     @property
     def checkpoint(self) -> str:
         return f"{self.table.version():020}.checkpoint.parquet"
 
-    def stays(self, name: str) -> bool:
+    def is_young(self, name: str, facts: FileFacts) -> bool:
+        """May another writer be about to commit it?"""
+        if self.own or name in self.files or name in self.gone or name.startswith(f"{LOG}/"):
+            return False
+        return facts.modified >= self.since
+
+    def stays(self, name: str, facts: FileFacts) -> bool:
         """By its name below the table's folder."""
         folder, _, entry = name.rpartition("/")
         if folder != LOG:
-            return not name.startswith(f"{LOG}/") and (name in self.files) is self.own
+            if name.startswith(f"{LOG}/"):
+                return False
+            return name in self.files or self.is_young(name, facts)
         version = self.table.version()
         found = _ENTRY.match(entry)
         is_newer = found is not None and not self.own and int(found[1]) > version
@@ -82,44 +111,99 @@ class _Kept:
     folders: tuple[str, ...]
     tables: Mapping[str, _NamedByLog]
 
-    def keeps(self, name: str) -> bool:
+    def keeps(self, name: str, facts: FileFacts) -> bool:
         if name in self.files or name.startswith(self.folders) or _STAYING.fullmatch(name):
             return True
-        of = next((one for one in self.tables if name.startswith(f"{one}/")), None)
-        return of is not None and self.tables[of].stays(name.removeprefix(f"{of}/"))
+        of = self._table(name)
+        return of is not None and self.tables[of].stays(name.removeprefix(f"{of}/"), facts)
+
+    def is_young(self, name: str, facts: FileFacts) -> bool:
+        """May it be about to be committed to a table that others write to as well?"""
+        of = self._table(name)
+        return of is not None and self.tables[of].is_young(name.removeprefix(f"{of}/"), facts)
+
+    def _table(self, name: str) -> str | None:
+        return next((one for one in self.tables if name.startswith(f"{one}/")), None)
 
 
-def purge(change: Erasure, pipeline: Pipeline, warehouse: Warehouse, own: Collection[str]) -> None:
-    """Remove it; safe to repeat. `own` are the places of this act's result and its log.
-    ErasureUnproven where something is left."""
+def check_folder(warehouse: Warehouse) -> None:
+    """ErasureRefused where something lies below the pipeline's folder that Tidemark did not make,
+    which would be lost, or a link, through which files of others would be."""
+    if because := _in_the_way(warehouse, _files(warehouse)):
+        raise ErasureRefused(f"{because} Nothing was changed.")
+
+
+def _in_the_way(warehouse: Warehouse, names: Iterable[str]) -> str | None:
+    place = warehouse.file_at(warehouse.places.folder)
+    for name in names:
+        if name.partition("/")[0] not in _MADE and not _OF_A_TABLE.match(name):
+            return (
+                f"{place.below(name)} is nothing that Tidemark made, and an erasure removes what "
+                "is in this folder. Move it elsewhere; a source's files have a folder of their own."
+            )
+    if (linked := place.linked(names)) is not None:
+        return (
+            f"{place.below(linked)} is reached by a link, and through it files of others would be "
+            "removed. Put the folder itself there, or take the link away."
+        )
+    return None
+
+
+def purge(
+    change: Erasure,
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    own: Collection[str],
+    now: datetime,
+) -> tuple[str, ...]:
+    """Remove it; safe to repeat. `own` are the places of this act's result and its log, `now` is in
+    UTC. Returns files of `ops` that stay though no log names them: they are younger than an hour,
+    and another process may be about to commit them. ErasureUnproven where something is left, or in
+    the way: nothing is removed then."""
+    if because := _in_the_way(warehouse, _files(warehouse)):
+        raise ErasureUnproven(
+            f"{because} No run starts, and nothing was removed by this try. Then `tidemark erase "
+            f"{pipeline.name} --apply` goes on."
+        )
     for name, blanked in _BLANKED.items():
         place = warehouse.ops_table(name).own
         if (table := place.open()) is not None:
             place.fence()
             blank_values(table, pipeline.name, blanked)
-    kept = _kept(pipeline, warehouse, own, change.id)
+    since = now - _ABOUT_TO_BE_COMMITTED
+    kept = _kept(pipeline, warehouse, own, change.id, since)
     for name, one in kept.tables.items():
         place = warehouse.table_at(f"{warehouse.places.folder}/{name}")
         if one.checkpoint not in place.folder(LOG).names():
             place.fence()
             write_checkpoint(one.table)
-    remove(warehouse.file_at(warehouse.places.folder), tuple(_going(kept, warehouse).values()))
-    if left := _going(_kept(pipeline, warehouse, own, change.id), warehouse):
+    going = _going(kept, _files(warehouse))
+    remove(warehouse.file_at(warehouse.places.folder), tuple(going.values()))
+    kept, found = _kept(pipeline, warehouse, own, change.id, since), _files(warehouse)
+    if left := _going(kept, found):
         raise ErasureUnproven(
             f"{len(left):,} files of {warehouse.places.folder} that were to go are there, "
             f"{next(iter(left))} among them. No run starts. Does something write there? `tidemark "
             f"erase {pipeline.name} --apply` removes them."
         )
+    return tuple(sorted(name for name, one in found.items() if kept.is_young(name, one.facts)))
 
 
-def planned_purge(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
+def planned_purge(pipeline: Pipeline, warehouse: Warehouse, now: datetime) -> dict[str, int]:
     """How many files go of what is there now, by the folder that they are in: a dry run's. What is
     in use by now goes too, once the tables have begun their new generations."""
-    going = _going(_kept(pipeline, warehouse, (), None), warehouse)
+    since = now - _ABOUT_TO_BE_COMMITTED
+    going = _going(_kept(pipeline, warehouse, (), None, since), _files(warehouse))
     return dict(sorted(Counter(name.partition("/")[0] for name in going).items()))
 
 
-def _kept(pipeline: Pipeline, warehouse: Warehouse, own: Collection[str], act: str | None) -> _Kept:
+def _kept(
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    own: Collection[str],
+    act: str | None,
+    since: datetime,
+) -> _Kept:
     places = warehouse.places
     checkpoint = places.ingest_checkpoint
     folders = [places.other_readers, places.lookup(""), places.lease, checkpoint]
@@ -140,7 +224,7 @@ def _kept(pipeline: Pipeline, warehouse: Warehouse, own: Collection[str], act: s
         return name_below(places.folder, place)
 
     named = {
-        below(place.uri): _NamedByLog.of(table, place not in ops)
+        below(place.uri): _NamedByLog.of(table, place not in ops, since)
         for place in (*tables, *ops)
         if (table := place.open()) is not None
     }
@@ -149,11 +233,23 @@ def _kept(pipeline: Pipeline, warehouse: Warehouse, own: Collection[str], act: s
     )
 
 
-def _going(kept: _Kept, warehouse: Warehouse) -> dict[str, str]:
-    """The places of what goes, by its names below the pipeline's folder, in their order."""
+class _File(NamedTuple):
+    place: str
+    facts: FileFacts
+
+
+def _files(warehouse: Warehouse) -> dict[str, _File]:
+    """All files of the pipeline's folder, by their names below it, in their order."""
     folder = warehouse.places.folder
-    names = {name_below(folder, place): place for place in warehouse.file_at(folder).files()}
-    return {name: names[name] for name in sorted(names) if not kept.keeps(name)}
+    found = warehouse.file_at(folder).files()
+    return dict(
+        sorted((name_below(folder, place), _File(place, facts)) for place, facts in found.items())
+    )
+
+
+def _going(kept: _Kept, found: Mapping[str, _File]) -> dict[str, str]:
+    """The places of what goes, by its names."""
+    return {name: one.place for name, one in found.items() if not kept.keeps(name, one.facts)}
 
 
 def _of_quality(row: dict[str, Any]) -> dict[str, Any]:
@@ -161,8 +257,10 @@ def _of_quality(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_upkeep(row: dict[str, Any]) -> dict[str, Any]:
-    told = row.get("retraction")
-    if told is None:
+    """A verdict on a retraction has its condition, one on a replay the name of a file."""
+    if (told := row.get("replay")) is not None:
+        return {**row, "verdict": f"{told['rows']} rejects"}
+    if (told := row.get("retraction")) is None:
         return row
     rows = f"{told['rows']} rows"
     return {**row, "verdict": rows, "retraction": {**told, "condition": _BLANK}}

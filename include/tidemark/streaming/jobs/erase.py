@@ -26,13 +26,13 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import ErasureRefused, ViewBroken
+from tidemark.errors import ErasureRefused, ErasureUnproven, ViewBroken
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.model import DeltaSource, FilesSource
 from tidemark.printed import counted
 from tidemark.recompute.erase.change import Erasure, read_erasure
-from tidemark.recompute.erase.purge import planned_purge, purge
+from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
 from tidemark.recompute.erase.record import (
     account_for,
     forget_plan,
@@ -57,6 +57,7 @@ from tidemark.runs.generations import ERASE
 from tidemark.runs.losses import check_losses
 from tidemark.runs.requests import NO_REASON_TO_ERASE, EraseRequest
 from tidemark.runs.run import Run
+from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.unfinished_act import (
     ActKind,
     check_no_unfinished_act,
@@ -150,8 +151,10 @@ def _work(act: JobAct[EraseRequest], done: ErasedSoFar) -> None:
             if not is_recorded(change, run.warehouse):
                 _carry_out(act, spark, change, done)
             with progress.stage("remove what held them"):
-                purge(change, run.pipeline, run.warehouse, _own(act))
+                now = datetime.now(UTC)
+                young = purge(change, run.pipeline, run.warehouse, _own(act), now)
                 forget_plan(change, run.warehouse)
+            done.stays = (*_young(young), *done.stays)
         release_after(run.warehouse)
 
 
@@ -194,6 +197,7 @@ def _begun(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) ->
                 f"The erasure {unfinished.id} of {run.pipeline.name} was begun and not finished. "
                 f"{unfinished.ways_out(run.pipeline.name)}"
             )
+        _check_tables_are_there(run, done.change)
         return done.change
     if asked.finishes:
         raise ErasureRefused(
@@ -211,6 +215,17 @@ def _begun(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) ->
     return change
 
 
+def _check_tables_are_there(run: Run, change: Erasure | None) -> None:
+    """ErasureUnproven where a table is no longer in the file: nobody was told that it goes."""
+    planned = () if change is None else (one.table for one in change.tables)
+    if gone := [name for name in planned if name not in run.pipeline.tables]:
+        raise ErasureUnproven(
+            f"The file of {run.pipeline.name} has no table {', '.join(gone)}, and had it when the "
+            "erasure was planned. This try changed nothing. Put it back until the erasure is "
+            f"finished: `tidemark erase {run.pipeline.name} --apply`."
+        )
+
+
 def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> None:
     """What an act would do, and what its checks say of it; nothing is written."""
     run, asked, progress = act.run, act.asked, act.progress
@@ -218,6 +233,7 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
         raise ErasureRefused(f"Name rows: --where. {_UNTOUCHED}")
     check_losses(run.pipeline, run.warehouse)
     admit(run.pipeline, run.settings)
+    check_folder(run.warehouse)
     bronze = run.warehouse.bronze.open()
     if bronze is None or run.warehouse.rejects.open() is None:
         raise ErasureRefused(f"{run.pipeline.name} has not run yet. {_UNTOUCHED}")
@@ -226,6 +242,11 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
             f"Bronze of {run.pipeline.name} follows {run.pipeline.source.label}: what changes "
             "there is looked for in bronze, rejects and `retracted`, and runs stop where a row is "
             f"in none of them. Erasing here is not possible. {_UNTOUCHED}"
+        )
+    if because := why_tables_do_not_fit(run):
+        raise ErasureRefused(
+            f"{because[0].upper()}{because[1:]}, and rejects are judged by what a run has planned. "
+            f"{_UNTOUCHED} Run the pipeline (`tidemark run {run.pipeline.name}`), then repeat this."
         )
     started_tables(run)
     check_no_other_readers(
@@ -238,7 +259,7 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
     if found.bronze is not None:
         check_not_frozen(run, found.bronze.first)
     compare(spark, run, RowsLeftOut(asked.where, found.held), progress, done)
-    done.goes = planned_purge(run.pipeline, run.warehouse)
+    done.goes = planned_purge(run.pipeline, run.warehouse, act.started)
     done.stays = tuple(_stays(run))
 
 
@@ -255,6 +276,15 @@ def _planned(act: JobAct[EraseRequest], done: ErasedSoFar) -> Erasure:
         erased=written(done.found, run, stamp),
         tables=started_tables(run),
     )
+
+
+def _young(files: Sequence[str]) -> Iterator[str]:
+    if files:
+        yield (
+            f"{counted(len(files), 'file')} of `ops` that no log names, {files[0]} among them: "
+            "another process may be about to commit it, or died; `tidemark maintain` removes "
+            "it later"
+        )
 
 
 def _stays(run: Run) -> Iterator[str]:
