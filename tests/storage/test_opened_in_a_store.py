@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_de
 from deltalake.schema import PrimitiveType
 
 from tests.storage.s3 import Requests, s3_server
-from tidemark.errors import DataDamaged, TableUnsupported
+from tidemark.errors import DataDamaged, TableLost, TableUnsupported
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_files, read_bytes, remove_files, write_bytes
@@ -121,6 +121,42 @@ def test_an_odd_log_is_for_delta_rs_to_judge(place: TablePlace, what: str) -> No
         return
     with pytest.raises(DataDamaged):
         place.open()
+
+
+@pytest.mark.parametrize("hint", [b"[]", b"5", b"null", b'{"version": []}'])
+def test_a_hint_that_is_none_is_left_to_delta_rs(place: TablePlace, hint: bytes) -> None:
+    write_bytes(f"{LOG}/_last_checkpoint", hint, place.options)
+    assert facts(place.existing()) == facts(by_delta_rs(place))
+
+
+@pytest.mark.parametrize("version", [50, "77", 7.0, None])
+def test_a_transaction_that_stands_twice_or_is_no_number_is_left_to_delta_rs(
+    place: TablePlace, version: Any
+) -> None:
+    number = by_delta_rs(place).version() + 1
+    told = [{"commitInfo": {"timestamp": 1}}]
+    told += [{"txn": {"appId": "a", "version": one}} for one in (version, 40)]
+    entry = "\n".join(map(json.dumps, told)).encode()
+    write_bytes(f"{LOG}/{number:020}.json", entry, place.options)
+    try:
+        expected = by_delta_rs(place).transaction_version("a")
+    except Exception:  # noqa: BLE001  whatever it is, it is so here too
+        with pytest.raises(Exception, match=r"(?s)."):
+            place.existing().transaction_version("a")
+    else:
+        assert place.existing().transaction_version("a") == expected
+
+
+def test_nothing_is_committed_to_another_table_that_took_its_place(place: TablePlace) -> None:
+    table = place.existing()
+    version, rows = table.version(), pa.table({"n": [9], "day": ["2"], "x": [0.5]})
+    remove_files(list_files(place.uri, place.options), place.options)
+    for _ in range(version + 1):
+        write_deltalake(URI, rows, mode="append", storage_options=dict(place.options))
+    assert by_delta_rs(place).version() == version
+    with pytest.raises(TableLost, match="Another table lies in"):
+        write_deltalake(table, rows, mode="append")
+    assert by_delta_rs(place).version() == version
 
 
 def test_a_protocol_that_is_not_plain_is_left_to_delta_rs(place: TablePlace) -> None:

@@ -28,7 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
-from tidemark.errors import DataDamaged
+from tidemark.errors import DataDamaged, TableLost
 from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.storage.delta.damage import LOG, is_entry, not_opened
 from tidemark.storage.file_place import FilePlace
@@ -62,7 +62,10 @@ class _Untold(Exception):
     """The log does not tell its table in the usual way."""
 
 
-_ODD = (_Untold, FileMissing, ValueError, KeyError, TypeError, pa.ArrowException)
+_ODD = (
+    *(_Untold, FileMissing, ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    pa.ArrowException,
+)
 
 
 class OpenedTable(DeltaTable):
@@ -92,9 +95,15 @@ class OpenedTable(DeltaTable):
         """The table as delta-rs has it, opened at the version that was read; for `DeltaTable`."""
         if self._opened is None:
             try:
-                self._opened = self._by_delta_rs(self.version())
+                opened = self._by_delta_rs(self.version())
             except (DeltaError, OSError) as error:
                 raise not_opened(self._place, error) from error
+            if self._log is not None and opened.metadata().id != self._log.metadata["id"]:
+                raise TableLost(
+                    f"Another table lies in {self._place.uri} than a moment ago. Nothing was "
+                    "written to it. Starting again looks at what is there now."
+                )
+            self._opened = opened
         return self._opened._table
 
     def _by_delta_rs(self, version: int | None) -> DeltaTable:
@@ -155,7 +164,10 @@ class OpenedTable(DeltaTable):
                 log.mkdir()
                 for name, content in self._log.files.items():
                     (log / name).write_bytes(content)
-                self._copied = DeltaTable(folder)
+                try:
+                    self._copied = DeltaTable(folder)
+                except DeltaError as error:
+                    raise not_opened(self._place, error) from error
         return self._copied
 
     def _read_log(self) -> _Log:
@@ -182,12 +194,15 @@ class OpenedTable(DeltaTable):
         for number in behind:
             entry, name = self._entries[number], _entry_name(number)
             noted, actions = {**noted, **entry.noted}, {**actions, **entry.of_table}
-            if not is_entry(self._contents[name]):
+            if entry.is_odd or not is_entry(self._contents[name]):
                 raise _Untold
         files |= self._contents
         self._contents = {}
-        known, reader = actions["metaData"], actions["protocol"]["minReaderVersion"]
-        if reader != 1 or _FORGETS in known["configuration"]:
+        known, protocol = actions["metaData"], actions["protocol"]
+        reader = protocol["minReaderVersion"]
+        if reader is True or reader != 1 or protocol.get("readerFeatures") is not None:
+            raise _Untold
+        if _FORGETS in known["configuration"]:
             raise _Untold
         self._noted, self._noted_at = noted, version
         return _Log(version, known, files)
@@ -247,10 +262,11 @@ class OpenedTable(DeltaTable):
         if not base <= version <= base + _MOST_ENTRIES:
             raise _Untold
         self._read(range(base + 1, version + 1))
-        if any(number not in self._entries for number in range(base + 1, version + 1)):
-            raise _Untold
         for number in range(base + 1, version + 1):
-            noted = {**noted, **self._entries[number].noted}
+            entry = self._entries.get(number)
+            if entry is None or entry.is_odd:
+                raise _Untold
+            noted = {**noted, **entry.noted}
         self._noted, self._noted_at = noted, version
 
     def _read(self, numbers: Iterable[int]) -> None:
@@ -371,15 +387,16 @@ class _Log:
 @dataclass(frozen=True)
 class _Entry:
     """What a commit says of itself: its transactions, what its writer tells of it, which may be
-    nothing, and what it says of the table."""
+    nothing, and what it says of the table. `is_odd`: one of these twice, or as no writer does."""
 
     noted: Mapping[str, int]
     told: Mapping[str, Any]
     of_table: Mapping[str, Any]
+    is_odd: bool
 
     @classmethod
     def of(cls, entry: bytes) -> _Entry:
-        noted, of_table = dict[str, int](), dict[str, Any]()
+        noted, of_table, is_odd = dict[str, int](), dict[str, Any](), False
         told = {"timestamp": 0, "operation": "unknown"}
         for line in entry.splitlines():
             # Not each file's statistics.
@@ -387,7 +404,11 @@ class _Entry:
                 continue
             action: Mapping[str, Any] = json_value(line, whole=int)
             if (one := action.get("txn")) is not None:
-                noted[one["appId"]] = one["version"]
+                name, version = one["appId"], one["version"]
+                is_long = type(version) is int and -(2**63) <= version < 2**63
+                is_odd |= name in noted or not is_long
+                noted[name] = version
             told = action.get("commitInfo", told)
+            is_odd |= any(kind in action for kind in of_table)
             of_table |= {kind: action[kind] for kind in _OF_TABLE if kind in action}
-        return cls(noted, told, of_table)
+        return cls(noted, told, of_table, is_odd)
