@@ -158,7 +158,8 @@ def copy_file(uri: str, to: str, options: Options) -> None:
 
 def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | None]:
     """Size and time of each file; None for those that do not exist."""
-    return at_once(lambda uri: _stat(uri, options), list(dict.fromkeys(uris)))
+    asked = list(dict.fromkeys(uris))
+    return at_once(lambda uri: _stat(uri, options), asked, asked[0]) if asked else {}
 
 
 def is_there(uri: str, options: Options) -> bool:
@@ -166,9 +167,10 @@ def is_there(uri: str, options: Options) -> bool:
     return Path(local_path(uri)).exists() if is_local(uri) else _stat(uri, options) is not None
 
 
-def at_once(ask: Callable[[Asked], Told], of: Sequence[Asked]) -> dict[Asked, Told]:
-    """What a store tells of each, several waiting for it at once. Raises the first error."""
-    if len(of) < _FEW:
+def at_once(ask: Callable[[Asked], Told], of: Sequence[Asked], uri: str) -> dict[Asked, Told]:
+    """What a store tells of each, several waiting for it at once; of a disk they would wait for
+    each other. `uri` is in that store. Raises the first error."""
+    if len(of) < _FEW or is_local(uri):
         return {one: ask(one) for one in of}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(of, pool.map(ask, of), strict=True))

@@ -26,7 +26,6 @@ from tidemark.pipeline.load import ENDINGS, find_pipeline_file, load_pipeline, p
 from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.runs.status.judge import Standing, judge_pipeline
 from tidemark.runs.status.pipeline_status import (
     PipelineStatus,
@@ -115,11 +114,8 @@ def all_statuses(
     told = partial(recorded_status, settings=settings, now=now)
     if full:
         left: dict[Path, PipelineStatus | None] = {}
-    elif is_local(settings.root):
-        # Threads wait for a store; of a disk they only wait for each other.
-        left = {file: told(file) for file in files}
     else:
-        left = at_once(told, files)
+        left = at_once(told, files, settings.root)
     return tuple(left.get(file) or file_status(file, settings, now) for file in files)
 
 

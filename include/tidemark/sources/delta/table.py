@@ -116,7 +116,7 @@ class SourceTable:
             now, numbers, ahead = numbers[:ahead], numbers[ahead:], min(2 * ahead, _MOST_AHEAD)
             missing = [number for number in now if number not in self._versions]
             self._versions |= at_once(
-                lambda number: read_version(self.uri, number, self.options), missing
+                lambda number: read_version(self.uri, number, self.options), missing, self.uri
             )
             yield from now
 

@@ -271,7 +271,8 @@ class OpenedTable(DeltaTable):
 
     def _read(self, numbers: Iterable[int]) -> None:
         """One that is gone is left out: those below a checkpoint may be."""
-        told = at_once(self._entry, [one for one in numbers if one not in self._entries])
+        lacking = [one for one in numbers if one not in self._entries]
+        told = at_once(self._entry, lacking, self._place.uri)
         self._entries |= {number: one for number, one in told.items() if one is not None}
 
     def _entry(self, number: int) -> _Entry | None:
