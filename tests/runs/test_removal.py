@@ -114,6 +114,16 @@ def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -
     refused = CliRunner().invoke(app, ["remove", "clicks", "--apply"], env=listed)
     assert refused.exit_code == 1
     assert "who may do this" in refused.output
+    landed = place.root / "clicks" / "landed" / "1.json"
+    landed.parent.mkdir()
+    landed.write_text("{}\n")
+    assert "landed/1.json is nothing that Tidemark made" in command(place, "clicks", "--apply")[1]
+    landed.rename(Path(place.places.bronze, "1.json"))
+    landed.parent.rmdir()
+    linked = place.root / "clicks" / "results"
+    linked.symlink_to(place.root / "landing")
+    assert "results/1.json is reached by a link" in command(place, "clicks", "--apply")[1]
+    linked.unlink()
     joined = OtherReader(pipeline="views", table="both")
     note_reader(place.warehouse, joined)
     assert "both of views" in command(place, "clicks", "--apply")[1]

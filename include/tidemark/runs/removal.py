@@ -18,8 +18,15 @@ from tidemark.pipeline.load import pipeline_files
 from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.storage.delta.ops_place import note_moved
-from tidemark.storage.files import list_files, list_folder, remove_files, remove_folder
+from tidemark.storage.files import (
+    list_files,
+    list_folder,
+    name_below,
+    remove_files,
+    remove_folder,
+)
 from tidemark.storage.lease.lease import hold_lease, read_lease, this_process
 from tidemark.storage.root import check_root
 from tidemark.storage.warehouse import Warehouse
@@ -43,7 +50,8 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
     """What there is of a pipeline; only reads.
 
     RemovalRefused while its file is there, while tables of other pipelines join with its bronze,
-    or where the root has no folder of a pipeline of this name. RootMissing.
+    where something lies in its folder that is another's, or where the root has no folder of a
+    pipeline of this name. RootMissing.
     """
     check_root(settings)
     if file := next((one for one in pipeline_files(settings.pipelines_folder)
@@ -60,8 +68,11 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
             "without the join (`tidemark migrate`), or remove their pipelines first."
         )
     folder = warehouse.places.folder
+    found = sorted(list_files(folder, warehouse.options).items())
+    if because := why_not_to_clear(warehouse, (name_below(folder, place) for place, _ in found)):
+        raise RemovalRefused(f"{because} {_UNTOUCHED}")
     sizes: dict[str, tuple[int, int]] = {}
-    for place, facts in sorted(list_files(folder, warehouse.options).items()):
+    for place, facts in found:
         part = place.removeprefix(f"{folder}/").partition("/")[0]
         files, size = sizes.get(part, (0, 0))
         sizes[part] = files + 1, size + facts.size

@@ -227,6 +227,13 @@ def remove_files(uris: Iterable[str], options: Options) -> None:
             obstore.delete(store, path)
 
 
+def name_below(uri: str, place: str) -> str:
+    """A file's name below a folder's place, as delta-rs tells it: without any encoding."""
+    if is_uri(uri):
+        uri, place = unquote(uri), unquote(place)
+    return place.removeprefix(f"{uri}/")
+
+
 def remove_folder(uri: str, options: Options) -> None:
     """Remove a folder with all that is in it; one that is not there is no error."""
     if is_local(uri):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -26,28 +26,21 @@ from deltalake import DeltaTable
 from tidemark.errors import ErasureRefused, ErasureUnproven
 from tidemark.gold.views import is_of_gold
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.names import TABLE_NAMES_IN_USE
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.recompute.erase.change import Erasure
+from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.storage.delta.damage import LOG
-from tidemark.storage.files import FileFacts
+from tidemark.storage.files import FileFacts, name_below
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import blank_values, remove, write_checkpoint
-from tidemark.upkeep.maintenance.plan_table import name_below
 
 _ENTRY = re.compile(r"(\d{20})\.")
 # Contracts of all generations, for no number is used twice; records of erasures.
 _STAYING = re.compile(r"checkpoints/(ingest|[^/]+/\d+)\.contract\.json|erasures/[^/]+\.json")
 # Where a value of `ops` was.
 _BLANK = "erased"
-# What is made in a pipeline's folder, and in that of one of its tables, whatever they are called.
-_MADE = frozenset(
-    {*TABLE_NAMES_IN_USE, "bronze.readers", "bronze.lookups", "ops", "status.json"}
-    | {"planned_columns.json"}
-)
-_OF_A_TABLE = re.compile(r"[a-z][a-z0-9_]*/(gold|changes(-\d+)?|views/[^/]+)/")
 # A file that no log names may be about to be committed for so long.
 _ABOUT_TO_BE_COMMITTED = timedelta(hours=1)
 _DELETION_VECTORS = "deletionVectors"
@@ -129,24 +122,8 @@ class _Kept:
 def check_folder(warehouse: Warehouse) -> None:
     """ErasureRefused where something lies below the pipeline's folder that Tidemark did not make,
     which would be lost, or a link, through which files of others would be."""
-    if because := _in_the_way(warehouse, _files(warehouse)):
+    if because := why_not_to_clear(warehouse, _files(warehouse)):
         raise ErasureRefused(f"{because} Nothing was changed.")
-
-
-def _in_the_way(warehouse: Warehouse, names: Iterable[str]) -> str | None:
-    place = warehouse.file_at(warehouse.places.folder)
-    for name in names:
-        if name.partition("/")[0] not in _MADE and not _OF_A_TABLE.match(name):
-            return (
-                f"{place.below(name)} is nothing that Tidemark made, and an erasure removes what "
-                "is in this folder. Move it elsewhere; a source's files have a folder of their own."
-            )
-    if (linked := place.linked(names)) is not None:
-        return (
-            f"{place.below(linked)} is reached by a link, and through it files of others would be "
-            "removed. Put the folder itself there, or take the link away."
-        )
-    return None
 
 
 def purge(
@@ -160,7 +137,7 @@ def purge(
     UTC. Returns files of `ops` that stay though no log names them: they are younger than an hour,
     and another process may be about to commit them. ErasureUnproven where something is left, or in
     the way: nothing is removed then."""
-    if because := _in_the_way(warehouse, _files(warehouse)):
+    if because := why_not_to_clear(warehouse, _files(warehouse)):
         raise ErasureUnproven(
             f"{because} No run starts, and nothing was removed by this try. Then `tidemark erase "
             f"{pipeline.name} --apply` goes on."

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,10 +22,9 @@ from deltalake.exceptions import DeltaError
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.storage_options import delta_options
-from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import FileFacts
+from tidemark.storage.files import FileFacts, name_below
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.readers import TableReader
 
@@ -225,13 +223,6 @@ def unused_files(
         sum(files[place].size for place in going),
         f"files that are no part of the table since {duration_text(keep)}",
     )
-
-
-def name_below(uri: str, place: str) -> str:
-    """A file's name below a folder's place, as delta-rs tells it: without any encoding."""
-    if is_uri(uri):
-        uri, place = unquote(uri), unquote(place)
-    return place.removeprefix(f"{uri}/")
 
 
 @dataclass(frozen=True)
