@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, DownstreamTasksSkipped
 
-from tests.kit.running import Place, succeed
+from tests.kit.running import Place, clicks, succeed
 from tidemark.airflow.assets import asset_of
 from tidemark.airflow.stream import StreamOperator
 from tidemark.airflow.validate import PublishOperator
@@ -27,7 +27,25 @@ RUN = "scheduled__2026-07-01T00:10:00+00:00"
 RUN_AFTER = datetime(2026, 7, 1, 0, 10, tzinfo=UTC)
 
 
-def stream(place: Place, run_id: str = RUN) -> dict[str, Any]:
+class Instance:
+    """A task's try, as far as it is asked; the Dag run before it ended in this state."""
+
+    try_number = 1
+
+    def __init__(self, state_before: str | None) -> None:
+        self.before = None if state_before is None else SimpleNamespace(state=state_before)
+        self.pushed: dict[str, Any] = {}
+
+    def get_previous_dagrun(self) -> SimpleNamespace | None:
+        return self.before
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def stream(
+    place: Place, run_id: str = RUN, instance: Instance | None = None, skips: tuple[str, ...] = ()
+) -> dict[str, Any]:
     operator = StreamOperator(
         task_id="stream",
         pipeline_file=str(place.root / "pipelines" / "clicks.yaml"),
@@ -36,6 +54,7 @@ def stream(place: Place, run_id: str = RUN) -> dict[str, Any]:
         # It fails, and leaves no result.
         spark_binary="/bin/false",
     )
+    operator.followers = skips
     dag_run = SimpleNamespace(
         data_interval_end=None,
         run_after=RUN_AFTER,
@@ -43,8 +62,20 @@ def stream(place: Place, run_id: str = RUN) -> dict[str, Any]:
         triggering_user_name=None,
         dag_id="clicks",
     )
-    context: Any = {"run_id": run_id, "ti": SimpleNamespace(try_number=1), "dag_run": dag_run}
+    instance = instance or Instance(None)
+    context: Any = {"run_id": run_id, "ti": instance, "dag_run": dag_run}
     return operator.execute(context)
+
+
+def skipped(place: Place, run_id: str, state_before: str | None = "success") -> dict[str, Any]:
+    """What the task pushes where it skips those after it; nothing where it does not."""
+    instance = Instance(state_before)
+    try:
+        stream(place, run_id, instance, skips=("validate", "publish"))
+    except DownstreamTasksSkipped as skip:
+        return {**instance.pushed, "skipped": skip.tasks}
+    assert not instance.pushed
+    return {}
 
 
 EXTRA = {
@@ -70,15 +101,34 @@ def publish(place: Place, result: str) -> tuple[int, list[dict[str, Any]]]:
     return windows, [events[asset].extra for asset in operator.outlets]
 
 
+def set_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    connection = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    settings = {"root": str(place.root), "pipelines": str(place.write_file().parent)}
+    (place.root / "settings.yaml").write_text(json.dumps(settings))
+    return place
+
+
+@pytest.mark.parametrize("severity", ["warn", "fail"])
+def test_a_check_that_a_run_without_rows_does_not_keep_is_told_by_its_own_task(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severity: str
+) -> None:
+    checks = [{severity: {"freshness": {"at_most": "1 day"}}}]
+    content = clicks()
+    content["source"] = {**content["source"], "checks": checks}
+    place = set_up(Place(tmp_path, content), monkeypatch)
+    # Fresh for the run that reads it, and not for one that stands for half a year later.
+    place.land("1.json", [{"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1}])
+    succeed(spark, place, "first", scheduled=datetime(2026, 1, 1, 11, tzinfo=UTC))
+    assert not skipped(place, "idle")
+    result = read_result(RunResult, place.places.result("idle", 1), {})
+    assert result.held, "it is for the next task"
+
+
 def test_the_task_succeeds_without_spark_and_its_result_is_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = {"conn_type": "spark", "host": "local[2]"}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    place = Place(tmp_path)
-    folder = place.write_file().parent
-    settings = {"root": str(tmp_path), "pipelines": str(folder)}
-    (tmp_path / "settings.yaml").write_text(json.dumps(settings))
+    place = set_up(Place(tmp_path), monkeypatch)
     place.land("1.json", [{"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1}])
     succeed(spark, place, "held", hold=True)
 
@@ -91,7 +141,22 @@ def test_the_task_succeeds_without_spark_and_its_result_is_published(
     # Killed before Airflow heard of it, it is tried again.
     assert publish(place, summary["result"]) == (0, [EXTRA])
     assert publish(place, stream(place, "next")["result"]) == (0, []), "nothing to tell"
+    _skips_the_others_where_nothing_is_left_to_do(place)
 
     place.land("2.json", [{"at": "2026-01-01T10:02:00Z", "key": "a", "amount": 1}])
     with pytest.raises(AirflowException, match="spark-submit ended with exit status 1"):
         stream(place)
+
+
+def _skips_the_others_where_nothing_is_left_to_do(place: Place) -> None:
+    for state in (None, "failed", "running"):
+        assert not skipped(place, f"after {state}", state), "what was wrong may be so still"
+    pushed = skipped(place, "idle")
+    assert pushed["skipped"] == ["validate", "publish"]
+    result = read_result(RunResult, pushed["result"], {})
+    assert (result.outcome, result.held) == ("succeeded", False)
+    assert list(result.seconds) == ["preflight", "validate", "publish"]
+    assert {name: table.published_windows for name, table in result.tables.items()} == {
+        "per_10m": 0
+    }
+    assert "idle" in place.table(place.places.runs).column("run").to_pylist()

@@ -149,7 +149,7 @@ def _stream_dag(
         on_success_callback=on_recovery.recovered if on_recovery else None,
         **dag_arguments,
     ) as dag:
-        tasks = pipeline_tasks(pipeline, places, **task)
+        tasks = pipeline_tasks(pipeline, places, **task, skipped_when_idle=True)
         tasks >> WatcherOperator(task_id=WATCHER, doc_md=TASK_DOCS[WATCHER])
     return dag
 

@@ -49,4 +49,7 @@ class PipelineTaskGroup(TaskGroup):
         self.default_args = {**task_defaults(used), **given}
         named = settings_of(settings, root, used)
         with self:
-            pipeline_tasks(loaded, Places(used.root, loaded.name), str(path), conn_id, **named)
+            places = Places(used.root, loaded.name)
+            pipeline_tasks(
+                loaded, places, str(path), conn_id, named["settings_file"], named["root"]
+            )

@@ -1,15 +1,18 @@
 """The task that runs a pipeline once, held, so that publish is a task of its own.
 
-Where there is nothing for Spark to do, the run is done in the task itself, and no JVM starts.
+Where there is nothing for Spark to do, the run is done in the task itself, and no JVM starts. Where
+nothing is to be published either, the task does what is left, and the tasks after it are skipped.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import Context
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_lag, gauge_run
@@ -17,8 +20,10 @@ from tidemark.airflow.outcome import as_task_failure, log_lines
 from tidemark.airflow.pipeline_operator import started_by
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.verdicts import warnings
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.lag import NotAsked, source_lag
@@ -26,8 +31,15 @@ from tidemark.sources.new_input import new_input_bytes
 
 
 class StreamOperator(JobOperator):
-    """Submits a pipeline's run where Spark is needed, and decides from its result file."""
+    """Submits a pipeline's run where Spark is needed, and decides from its result file.
 
+    `followers` are the ids of the tasks after it that have nothing to do where a run has changed
+    nothing, and the Dag run before it succeeded: Airflow skips them then, without a process. Where
+    that one failed they run, so that what is wrong is not taken for mended.
+    """
+
+    followers: Sequence[str] = ()
+    _is_idle = False
     request_type = StreamRequest
     doing = "The run"
     result_type = RunResult
@@ -39,6 +51,16 @@ class StreamOperator(JobOperator):
     def asked(self, context: Context) -> dict[str, Any]:
         stands_for, trigger = _schedule(context)
         return {"hold": True, "scheduled_time": stands_for, "trigger": trigger}
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # as its base
+        """Run the job to its end; the summary goes to XCom."""
+        summary = super().execute(context)
+        if not self._is_idle:
+            return summary
+        # Airflow pushes what is returned alone.
+        for key, value in summary.items():
+            context["ti"].xcom_push(key, value)
+        raise DownstreamTasksSkipped(tasks=list(self.followers))  # type: ignore[no-untyped-call]
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
@@ -65,7 +87,12 @@ class StreamOperator(JobOperator):
         if isinstance(done, SparkNeeded):
             self.log.info("Spark is started: %s", done.because)
             return None
-        return done
+        if done.error is not None or not self.followers or not _succeeded_before(context):
+            return done
+        with as_task_failure(self.doing):
+            published = _published_idle(pipeline, done, uri, settings)
+        self._is_idle = published is not None
+        return published or done
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """By how much there is to read, where this worker has set-up's flags for the JVM.
@@ -111,6 +138,30 @@ class StreamOperator(JobOperator):
             self.log.info("The lag of the source is not known: %s", lag.because)
         elif lag is not None:
             gauge_lag(pipeline.name, lag, datetime.now(UTC))
+
+
+def _succeeded_before(context: Context) -> bool:
+    """Did the Dag run of the next earlier logical date succeed? A run without one has none."""
+    before = context["ti"].get_previous_dagrun()
+    return before is not None and before.state == "success"
+
+
+def _published_idle(
+    pipeline: Pipeline, held: RunResult, uri: str, settings: Settings
+) -> RunResult | None:
+    """A run that publishes no row, published; None where the tasks for that have something to do or
+    to tell: rows that an earlier run left, a check that fails or warns."""
+    # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+    from tidemark.quality.gate import validate_held
+    from tidemark.runs.publish_held import leaves_all_golds, publish_and_record
+
+    if not leaves_all_golds(pipeline, held, settings):
+        return None
+    found = validate_held(pipeline, held, uri, settings, datetime.now(UTC))
+    if found.run.error is not None or warnings(found.validation.verdicts):
+        return None
+    run = publish_and_record(pipeline, found.run, uri, settings)
+    return None if run.error is not None else run
 
 
 def _schedule(context: Context) -> tuple[datetime, str]:

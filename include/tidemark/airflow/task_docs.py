@@ -5,7 +5,8 @@ from __future__ import annotations
 TASK_DOCS = {
     "stream": """\
 Reads what is new, judges each row, updates the windowed tables and repairs late rows; publishes
-nothing yet. Spark is started only where there is something for it to do.
+nothing yet. Spark is started only where there is something for it to do; where nothing is to be
+published either, the tasks after it are skipped.
 
 **Failed?** The log's last lines say why, and whether a retry can help. What was committed stays:
 clear the task, or wait for the next run, which goes on from there.

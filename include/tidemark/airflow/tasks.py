@@ -53,8 +53,11 @@ def pipeline_tasks(
     conn_id: str,
     settings_file: str | None,
     root: str | None,
+    skipped_when_idle: bool = False,
 ) -> list[BaseOperator]:
-    """The tasks, in their order, in the Dag or group that is open.
+    """The tasks, in their order, in the Dag or group that is open. `skipped_when_idle`: those after
+    the first are skipped where a run has changed nothing, which whatever waits for them would be
+    too.
 
     The first tasks each need the one before; those after `publish` are teardowns: they run whatever
     became of it, and what follows a group of these tasks does not wait for them.
@@ -90,4 +93,6 @@ def pipeline_tasks(
     upkeep = (housekeeping, check, compact)
     tasks = [stream, validate, publish, *(task.as_teardown() for task in upkeep)]
     chain(*tasks)
+    if skipped_when_idle:
+        stream.followers = [task.task_id for task in tasks[1:]]
     return tasks

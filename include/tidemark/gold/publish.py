@@ -82,7 +82,7 @@ def publish_table(
     """
     found = to_publish(operator, pinned, gold_place, changes)
     gold, plan = found.gold, found.plan
-    if plan.nothing_to_do or (plan.may_wait and not found.changes().num_rows):
+    if found.leaves_gold:
         before = published_before(gold, note.run, note.trigger, note.started_at)
         return pinned.model_copy(
             update={

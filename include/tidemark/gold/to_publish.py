@@ -23,6 +23,12 @@ class ToPublish:
     plan: PublishPlan
     history: TablePlace
 
+    @property
+    def leaves_gold(self) -> bool:
+        """Does gold stay at its version?"""
+        plan = self.plan
+        return plan.nothing_to_do or (plan.may_wait and not self.changes().num_rows)
+
     def changes(self) -> pa.Table:
         """The changes that the plan publishes, those of held and killed runs among them."""
         return changes_between(self.history.existing(), self.plan.after_changes, self.plan.changes)

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from tidemark.errors import LeaseHeld, NotPublishable, TidemarkError
 from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
+from tidemark.gold.to_publish import to_publish
 from tidemark.gold.views import write_views
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.recorded import with_recorded_keep
@@ -55,6 +57,20 @@ def publish_and_record(
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
     return end_step(result, uri, settings, "publish", begin, datetime.now(UTC), failure)
+
+
+def leaves_all_golds(pipeline: Pipeline, result: RunResult, settings: Settings) -> bool:
+    """Would a publish of a held run write no row of gold?"""
+    warehouse = Warehouse.of(pipeline.name, settings)
+    return all(
+        to_publish(
+            operator_of(pipeline, name),
+            pins,
+            warehouse.gold(name),
+            warehouse.changes(name, pins.generation),
+        ).leaves_gold
+        for name, pins in result.tables.items()
+    )
 
 
 def publish_run(
