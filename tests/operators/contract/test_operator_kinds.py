@@ -525,7 +525,9 @@ def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str
 ) -> None:
     points = reached_by(kind)
-    place, landed = place_of(tmp_path, kind), landings_of(kind, seed=181, runs=2 + len(points))
+    # Of 181 the late rows of an inner join have no match, and touch no window.
+    seed = 182 if kind.name.startswith("joins-inner") else 181
+    place, landed = place_of(tmp_path, kind), landings_of(kind, seed, runs=2 + len(points))
     rows = run_all(spark, place, landed[:2])
     for number, point in enumerate(points, 2):
         place.land_rows(f"{number}.json", landed[number])
