@@ -134,6 +134,8 @@ def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
     upstream["publish"] |= {"stream"}
     assert {task.task_id: task.upstream_task_ids for task in tasks[1:-1]} == upstream
     assert [task.is_teardown for task in tasks] == [*[False] * 3, *[True] * 3, False]
+    # The watcher is skipped by the scheduler, where none of these failed.
+    assert list(tasks[0].followers) == [task.task_id for task in tasks[1:-1]]
     (asset,) = tasks[2].outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()

@@ -22,6 +22,7 @@ def test_what_follows_a_group_waits_for_its_publish_alone(write_pipeline: Write)
         before >> PipelineTaskGroup("visits") >> after
     assert dag.get_task("visits.stream").upstream_task_ids == {"before"}
     assert after.upstream_task_ids == {"visits.publish"}
+    assert not dag.get_task("visits.stream").followers, "what follows would be skipped too"
     upkeep = [dag.get_task(f"visits.{name}") for name in ("checkpoint_housekeeping", "state_check")]
     assert [(task.is_teardown, task.on_failure_fail_dagrun) for task in upkeep] == [
         (True, False),
