@@ -21,15 +21,11 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.recompute.erase.change import ErasedRows, Erasure, read_erasure
-from tidemark.recompute.plans import (
-    CHANGE,
-    check_files_there,
-    check_no_other_rows,
-    write_plan,
-)
+from tidemark.recompute.plans import CHANGE, write_plan
 from tidemark.recompute.replay.change import read_replay
 from tidemark.recompute.retract.change import read_retraction
 from tidemark.recompute.rewind.change import read_change
+from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.storage.file_place import FilePlace

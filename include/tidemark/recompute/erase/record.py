@@ -18,8 +18,9 @@ from tidemark.ledger.lines import erasure_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.recompute.erase.change import BRONZE, ErasedRows, Erasure
-from tidemark.recompute.plans import CHANGE, check_files_there, check_no_other_rows, write_plan
+from tidemark.recompute.plans import CHANGE, write_plan
 from tidemark.recompute.retract.record import left_to_begin
+from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
 from tidemark.storage.delta.commits import commit_noting

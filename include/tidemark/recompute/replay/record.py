@@ -23,8 +23,9 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import replay_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.recompute.plans import check_files_there, check_no_other_rows, write_plan
+from tidemark.recompute.plans import write_plan
 from tidemark.recompute.replay.change import Replay
+from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import release_after
 from tidemark.storage.delta.commits import commit_noting, rows_of

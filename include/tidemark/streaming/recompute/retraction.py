@@ -31,9 +31,10 @@ from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.row_key import key_sql
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.recompute.plans import CHANGE, STOPPED, check_no_other_rows
+from tidemark.recompute.plans import CHANGE
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import moved_at
+from tidemark.recompute.still_planned import STOPPED, check_no_other_rows
 from tidemark.runs.requests import RetractRequest
 from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
