@@ -57,7 +57,6 @@ from tidemark.runs.generations import ERASE
 from tidemark.runs.losses import check_losses
 from tidemark.runs.requests import NO_REASON_TO_ERASE, EraseRequest
 from tidemark.runs.run import Run
-from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.unfinished_act import (
     ActKind,
     check_no_unfinished_act,
@@ -234,8 +233,8 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
     check_losses(run.pipeline, run.warehouse)
     admit(run.pipeline, run.settings)
     check_folder(run.warehouse)
-    bronze = run.warehouse.bronze.open()
-    if bronze is None or run.warehouse.rejects.open() is None:
+    bronze, rejects = run.warehouse.bronze.open(), run.warehouse.rejects.open()
+    if bronze is None or rejects is None:
         raise ErasureRefused(f"{run.pipeline.name} has not run yet. {_UNTOUCHED}")
     if run.pipeline.source.followed_key:
         raise ErasureRefused(
@@ -243,10 +242,10 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
             "there is looked for in bronze, rejects and `retracted`, and runs stop where a row is "
             f"in none of them. Erasing here is not possible. {_UNTOUCHED}"
         )
-    if because := why_tables_do_not_fit(run):
+    if "id" not in {one.name for one in rejects.schema().fields}:
         raise ErasureRefused(
-            f"{because[0].upper()}{because[1:]}, and rejects are judged by what a run has planned. "
-            f"{_UNTOUCHED} Run the pipeline (`tidemark run {run.pipeline.name}`), then repeat this."
+            f"{rejects.table_uri} is of a version before 0.2, without ids. {_UNTOUCHED} Run the "
+            f"pipeline (`tidemark run {run.pipeline.name}`), then repeat this."
         )
     started_tables(run)
     check_no_other_readers(
