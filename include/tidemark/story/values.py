@@ -125,14 +125,21 @@ def values_of(
         if gold.generation == history.generation:
             close = instant_of(gold.close_ms)
             publishes.append(KnownPublish(None, gold.generation, gold.changes, close))
-        taken_out = next((one.run for one in publishes if one.run in runs.retractions), None)
-        if not rows and taken_out and found and found[-1].rows:
-            # A generation of a retraction has no row of what is gone by it.
+        acts = {*runs.retractions, *(one["run"] for one in runs.rewinds)}
+        taken_out = next((one.run for one in publishes if one.run in acts), None)
+        if not rows and taken_out and _last_rows(found, runs):
+            # A generation of such an act has no row of what is gone by it.
             gone = RowValue({}, 0, RETRACT, taken_out, None, history.generation)
             at = runs.started(taken_out)
             found.append(replace(gone, at=at, published=True, published_by=taken_out))
         found += judged([*_by_runs(older, runs), *known], publishes, runs)
     return [_by_acts(one, runs) for one in found], notes
+
+
+def _last_rows(values: Sequence[RowValue], runs: KnownRuns) -> int:
+    """Of how many rows the last of these values is that no act has taken back."""
+    told = (_by_acts(one, runs) for one in reversed(values))
+    return next((one.rows for one in told if one.undone is None), 0)
 
 
 def _with_commits(
