@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.table_commits import gone_files
+from tidemark.errors import RewindRefused
 from tidemark.recompute.rewind.change import TableBack
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
@@ -95,10 +97,18 @@ def _acts_between(table: DeltaTable, version: int) -> list[str]:
 
 
 def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
-    """Take a table back to a version. `query`: the ingest's id, of a table that it writes."""
+    """Take a table back to a version. `query`: the ingest's id, of a table that it writes.
+    RewindRefused where its log does not reach back to it."""
     table = place.existing()
     seen = table.version()
-    then = place.at_version(version)
+    try:
+        then = place.at_version(version)
+    except DeltaError as error:
+        raise RewindRefused(
+            f"The log of {place.uri} does not reach back to version {version} any more ({error}): "
+            "what is older than `maintenance.log_retention` is removed. Nothing was changed. Name "
+            "a later run."
+        ) from error
     batch = then.transaction_version(query) if query else None
     properties = _set_since(table, then)
     back = TableBack(
