@@ -431,3 +431,27 @@ def test_a_reason_and_rows_are_asked_before_spark_starts(story: Story) -> None:
 def tidemark(place: Place, *arguments: str) -> Result:
     place.write_file()
     return CliRunner().invoke(app, arguments, env=place.variables)
+
+
+def test_rows_of_other_dates_stay_where_one_task_wrote_them_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, clicks())
+    days = ("2026-07-01", "2026-07-02", "2026-07-03")
+    land = [
+        {"at": f"{day}T10:0{minute}:00Z", "key": key, "amount": minute}
+        for day in days
+        for minute, key in enumerate("abc")
+    ]
+    place.land("1.json", land)
+    succeed(spark, place, "first")
+    # What stays of all dates is written by one task: a file for each, with one name.
+    assert retract_warm(spark, place, where="key = 'a'").error is None
+    names = {file.rpartition("/")[2] for file in DeltaTable(place.places.bronze).file_uris()}
+    assert len(names) < len(days)
+    assert retract_warm(spark, place, where=f"key = 'b' and at >= '{days[2]}'").error is None
+    kept = [(day, key) for day in days for key in "bc" if (day, key) != (days[2], "b")]
+    found = [(f"{row['at']:%Y-%m-%d}", row["key"]) for row in place.bronze().to_pylist()]
+    assert sorted(found) == kept
+    assert len(place.gold("per_10m").to_pylist()) == len(kept)
+    assert audit(spark, place).outcome == "equal"

@@ -6,6 +6,7 @@ then, which no commit has added yet, so that a repetition after a kill has to fi
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Literal
 
 from pydantic import AwareDatetime
@@ -26,12 +27,13 @@ BRONZE, REJECTS, RETRACTED, REPLAYED = "bronze", "rejects", "retracted", "replay
 
 class ErasedRows(Facts):
     """So many `rows` of bronze, rejects, `retracted` or `replayed`, at a version; `staying` hold
-    the other rows of its files `leaving`."""
+    the other rows of its files `leaving`, of these `dates` where any are told."""
 
     table: str
     version: int
     rows: int
     leaving: tuple[str, ...] = ()
+    dates: tuple[date, ...] | None = None
     staying: tuple[WrittenFile, ...] = ()
 
 

@@ -26,7 +26,7 @@ from tidemark.runs.unfinished_act import release_after
 from tidemark.storage.delta.commits import commit_noting
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.delta.written_files import files_gone, rewrite_files
+from tidemark.storage.delta.written_files import Leaving, files_gone, rewrite_files
 from tidemark.storage.files import stat_files, write_bytes
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import ERASE, append_upkeep, has_upkeep
@@ -80,7 +80,8 @@ def _take_out(change: Erasure, one: ErasedRows, place: TablePlace) -> None:
     check_files_there(place, one.staying, ErasureUnproven)
     place.fence()
     what, now = "the rows that stay", datetime.now(UTC)
-    rewrite_files(table, one.leaving, one.staying, what, change.note(one), now)
+    leaving = Leaving(one.version, one.leaving, one.rows, one.dates)
+    rewrite_files(table, place, leaving, one.staying, what, change.note(one), now)
 
 
 def is_recorded(change: Erasure, warehouse: Warehouse) -> bool:

@@ -32,7 +32,13 @@ from tidemark.storage.delta.commits import commit_noting, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import REPLAY as ACT
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.delta.written_files import WrittenFile, add_files, files_gone, rewrite_files
+from tidemark.storage.delta.written_files import (
+    Leaving,
+    WrittenFile,
+    add_files,
+    files_gone,
+    rewrite_files,
+)
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import REPLAY, append_upkeep, has_upkeep
 
@@ -114,7 +120,8 @@ def _take_out(change: Replay, warehouse: Warehouse) -> None:
         check_files_there(place, change.staying, ReplayUnproven)
         place.fence()
         what, now = "the rejects that stay", datetime.now(UTC)
-        rewrite_files(table, change.leaving, change.staying, what, change.note, now)
+        leaving = Leaving(change.rejects, change.leaving, change.rows)
+        rewrite_files(table, place, leaving, change.staying, what, change.note, now)
 
 
 def account_for(change: Replay, warehouse: Warehouse, now: datetime) -> None:

@@ -62,15 +62,22 @@ def written_files(table: DeltaTable, place: TablePlace, folder: str) -> list[Wri
     found = list_files(f"{place.uri}/{folder}", options)
     parquet = {file: facts for file, facts in found.items() if file.endswith(".parquet")}
     paths = {folder + file.rpartition(f"/{folder}")[2]: facts for file, facts in parquet.items()}
+    return [file for file in _footers(table, place, paths) if file.rows]
+
+
+def _footers(
+    table: DeltaTable, place: TablePlace, paths: Mapping[str, FileFacts]
+) -> list[WrittenFile]:
+    """What the footers of files below a table's place say, ordered by path."""
     sizes = {path: facts.size for path, facts in paths.items()}
-    handler = DeltaStorageHandler.from_table(table._table, options, sizes)
+    handler = DeltaStorageHandler.from_table(table._table, dict(place.options), sizes)
     store = PyFileSystem(handler)  # type: ignore[arg-type]  # it is one
 
     def written(path: str) -> WrittenFile:
         return _written(path, paths[path], pq.read_metadata(path, filesystem=store))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        return [file for file in pool.map(written, sorted(paths)) if file.rows]
+        return list(pool.map(written, sorted(paths)))
 
 
 def write_parquet(
@@ -171,21 +178,60 @@ def replace_files(
         )
 
 
+@dataclass(frozen=True)
+class Leaving:
+    """So many `rows`, which leave a table: of the files that have these `names` in its version
+    `since`. `dates`, where given, are those of the files: Spark gives one name to all that a task
+    writes, in a folder for each date."""
+
+    since: int
+    names: Collection[str]
+    rows: int
+    dates: Collection[date] | None = None
+
+    def holds(self, path: str, add: Mapping[str, Any]) -> bool:
+        """Does a file hold some of them, and is to be replaced?"""
+        if unquote(path).rpartition("/")[2] not in self.names:
+            return False
+        return self.dates is None or add["partition"]["_event_date"] in self.dates
+
+
 def rewrite_files(
     table: DeltaTable,
-    names: Collection[str],
+    place: TablePlace,
+    leaving: Leaving,
     files: Sequence[WrittenFile],
     what: str,
     note: Note,
     now: datetime,
 ) -> None:
-    """One commit after which the table has `files` in the place of those that have these names,
-    some of whose rows they hold. Raises StorageUnavailable where it got another commit since it
-    was opened. `now` is in UTC."""
-    there = pa.table(table.get_add_actions()).to_pylist()
-    gone = [
+    """One commit after which the table has `files`, which hold `what` stays, in the place of those
+    that hold what is leaving; all other rows are as they are.
+
+    The table has the rows of that version. Where files have moved since (OPTIMIZE), so that some of
+    them are gone, the commit has the other files of that version in their place again. Raises
+    StorageUnavailable where that cannot be, where another number of rows would leave, and where the
+    table got another commit since it was opened: nothing is committed then. `now` is in UTC.
+    """
+    there = planned = _adds(table)
+    if table.version() != leaving.since:
+        planned = _adds(place.at_version(leaving.since))
+    held = {path for path, one in planned.items() if leaving.holds(path, one)}
+    gone = {path: planned[path] for path in held & there.keys()}
+    again: list[WrittenFile] = []
+    if len(gone) < len(held):
+        again = _back(table, place, planned.keys() - there.keys() - held)
+        gone |= {path: one for path, one in there.items() if path not in planned}
+    number = _rows_of(table, place, {path: planned[path] for path in held})
+    staying = sum(one.rows for one in files)
+    if number is not None and number - staying != leaving.rows:
+        raise StorageUnavailable(
+            f"{number:,} rows of {place.uri} would make room for {staying:,}, and {leaving.rows:,} "
+            "are to leave. Nothing was committed. Report this as a defect."
+        )
+    removed = [
         RemoveAction(
-            one["path"],
+            path,
             True,
             int(now.timestamp() * 1_000),
             one["size_bytes"],
@@ -194,18 +240,58 @@ def rewrite_files(
                 for name, value in (one.get("partition") or {}).items()
             },
         )
-        for one in there
-        if unquote(one["path"]).rpartition("/")[2] in names
+        for path, one in gone.items()
     ]
     metadata = {**as_metadata(note), ROWS_ADDED: "0"}
     with appending(table, what):
         table.create_write_transaction(
-            [*map(_added, files), *gone],
+            [*map(_added, files), *map(_added, again), *removed],
             "append",
             table.schema(),
             table.metadata().partition_columns,
             commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
         )
+
+
+def _adds(table: DeltaTable) -> dict[str, dict[str, Any]]:
+    """The files of a table, by their paths as its log has them."""
+    return {one["path"]: one for one in pa.table(table.get_add_actions()).to_pylist()}
+
+
+def _rows_of(
+    table: DeltaTable, place: TablePlace, files: Mapping[str, Mapping[str, Any]]
+) -> int | None:
+    """How many rows files of a table hold; None where deletion vectors may have fewer."""
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        return None
+    told: list[int] = [one["num_records"] or 0 for one in files.values()]
+    untold = [path for path, one in files.items() if one["num_records"] is None]
+    counted = _found(table, place, untold) if untold else []
+    return sum(told) + sum(one.rows for one in counted)
+
+
+def _back(table: DeltaTable, place: TablePlace, paths: Collection[str]) -> list[WrittenFile]:
+    """Files that the table had, to be in it again."""
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise StorageUnavailable(
+            f"The files of {place.uri} were moved (OPTIMIZE) since the act was planned, and it has "
+            "deletion vectors, so that they cannot be taken back. Nothing was committed. Take the "
+            "vectors out of it with Spark (`REORG TABLE … APPLY (PURGE)`, then drop the feature)."
+        )
+    return _found(table, place, paths)
+
+
+def _found(table: DeltaTable, place: TablePlace, paths: Collection[str]) -> list[WrittenFile]:
+    """Files that the table had at some version; StorageUnavailable where one is gone since."""
+    uris = {path: f"{place.uri}/{path if is_uri(place.uri) else unquote(path)}" for path in paths}
+    facts = stat_files(uris.values(), place.options)
+    if lost := [uri for uri, found in facts.items() if found is None]:
+        raise StorageUnavailable(
+            f"{lost[0]}, a file of an earlier version of {place.uri}, is gone, by VACUUM. Nothing "
+            "was committed. Put the file back from a backup, and repeat this."
+        )
+    found = {unquote(path): each for path in paths if (each := facts[uris[path]]) is not None}
+    return _footers(table, place, found)
 
 
 def _written(path: str, facts: FileFacts, footer: pq.FileMetaData) -> WrittenFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import reduce
 
 import pyarrow as pa
@@ -52,6 +52,7 @@ class FoundRows:
     files: tuple[str, ...]
     staying_number: int
     staying: DataFrame
+    dates: tuple[date, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def to_erase(
     if hits is not None:
         names.update(_sources(counting(rows, asked.where)))
         staying = staying_rows(rows, asked.where, hits.dates, hits.files)
-        found = [FoundRows(BRONZE, version, hits.rows, hits.files, hits.staying, staying)]
+        number = hits.staying
+        found = [FoundRows(BRONZE, version, hits.rows, hits.files, number, staying, hits.dates)]
     unread = 0
     for table in (RETRACTED, REJECTS, REPLAYED):
         opened = erased_place(run.warehouse, table).open()
@@ -192,5 +194,10 @@ def _written(one: FoundRows, run: Run, act: str) -> ErasedRows:
             "to keep. None of it was committed, and the pipeline goes on. Report this as a defect."
         )
     return ErasedRows(
-        table=one.table, version=one.version, rows=one.rows, leaving=one.files, staying=files
+        table=one.table,
+        version=one.version,
+        rows=one.rows,
+        leaving=one.files,
+        dates=one.dates,
+        staying=files,
     )

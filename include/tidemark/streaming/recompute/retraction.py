@@ -53,7 +53,7 @@ from tidemark.storage.delta.notes import (
 )
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
-from tidemark.storage.delta.written_files import replace_files, rewrite_files
+from tidemark.storage.delta.written_files import Leaving, replace_files, rewrite_files
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.ingest.duplicates import horizon_micros
 from tidemark.streaming.inputs import counting, not_counting
@@ -436,8 +436,9 @@ def _take_out(spark: SparkSession, run: Run, change: Retraction) -> None:
             f"{change.staying:,} to keep. None of it was committed. {STOPPED}"
         )
     place.fence()
-    now = datetime.now(UTC)
-    rewrite_files(table, change.files, written.files, "the rows that stay", change.note, now)
+    what, now = "the rows that stay", datetime.now(UTC)
+    leaving = Leaving(change.bronze, change.files, change.rows, change.dates)
+    rewrite_files(table, place, leaving, written.files, what, change.note, now)
 
 
 @commit_point(
