@@ -70,7 +70,9 @@ def test_of_files_with_one_name_only_those_of_the_dates_go(tmp_path: Path) -> No
 def test_nothing_is_committed_where_another_number_of_rows_would_leave(tmp_path: Path) -> None:
     place = bronze(tmp_path)
     # Without dates, both files of this name.
-    with pytest.raises(StorageUnavailable, match="4 rows of .* make room for 1, and 1 are to leave"):
+    with pytest.raises(
+        StorageUnavailable, match=r"4 rows of .* make room for 1, and 1 are to leave"
+    ):
         take_out(place, Leaving(1, [NAME], 1), rows={SECOND: [4]})
     assert numbers(place) == [1, 2, 3, 4]
 
@@ -82,7 +84,7 @@ def test_rows_that_the_log_does_not_tell_are_counted_in_the_files(tmp_path: Path
     added = AddAction(NAME, Path(place.uri, NAME).stat().st_size, {}, 0, True, "{}")
     table = place.existing()
     table.create_write_transaction([added], "append", table.schema())
-    with pytest.raises(StorageUnavailable, match="2 rows of .* make room for 0, and 1 are"):
+    with pytest.raises(StorageUnavailable, match=r"2 rows of .* make room for 0, and 1 are"):
         take_out(place, Leaving(1, [NAME], 1))
     take_out(place, Leaving(1, [NAME], 2))
     assert numbers(place) == []
@@ -110,6 +112,6 @@ def test_a_file_that_moved_and_is_gone_is_told_and_nothing_is_committed(tmp_path
     table = DeltaTable(place.uri)
     table.optimize.compact()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    with pytest.raises(StorageUnavailable, match="a file of an earlier version of .*, is gone"):
+    with pytest.raises(StorageUnavailable, match=r"a file of an earlier version of .*, is gone"):
         take_out(place, Leaving(2, [NAME], 1, [SECOND]), rows={SECOND: [4, 5, 6]})
     assert numbers(place) == [1, 2, 3, 4, 5, 6, 7]

@@ -46,3 +46,13 @@ def test_workers_have_the_seed_of_runs_whatever_the_driver_s_is(spark: SparkSess
         check=True,
     )
     assert found[0] == int(plain.stdout)
+
+
+def test_a_text_that_looks_like_a_variable_is_a_text(spark: SparkSession) -> None:
+    asked = {"text": "'A-${id}'", "environment": "'${env:PATH}'", "group": "'${n}'"}
+    row = spark.range(1).selectExpr(*(f"{sql} AS `{name}`" for name, sql in asked.items())).first()
+    assert row is not None
+    assert row.asDict() == {name: sql.strip("'") for name, sql in asked.items()}
+    replaced = spark.range(1).selectExpr("regexp_replace('xay', '(?<n>a)', '[${n}]')").first()
+    assert replaced is not None
+    assert replaced[0] == "x[a]y"

@@ -55,6 +55,9 @@ FIXED = {
     "spark.executorEnv.TZ": "UTC",
     # An overflow or a bad cast is an error, never a wrong number.
     "spark.sql.ansi.enabled": "true",
+    # Else Spark replaces `${…}` in any SQL, values of rows and patterns as well, by settings or
+    # variables of the environment (`VariableSubstitution`).
+    "spark.sql.variable.substitute": "false",
     # The stream's update mode is followed by a batch without data that frees state.
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     # INT96, Spark's own default, is read by delta-rs as another time outside 1677 to 2262.

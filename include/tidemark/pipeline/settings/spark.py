@@ -35,6 +35,7 @@ FIXED: Mapping[str, str] = {
     "spark.remote": _SUBMIT,
     "spark.sql.casesensitive": _NAMES,
     "spark.sql.ansi.enabled": _NAMES,
+    "spark.sql.variable.substitute": "an expression means what it says",
     "spark.sql.shuffle.partitions": "it stands under `advanced.shuffle_partitions`",
     "spark.sql.streaming.nodatamicrobatches.enabled": "windows close in batches without rows",
     "spark.sql.streaming.multiplewatermarkpolicy": "a checkpoint keeps it for good",

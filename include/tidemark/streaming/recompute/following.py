@@ -254,7 +254,11 @@ def _rows_of(
     if found.parts is not None:
         _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
     asked = AskedRows(f"of {found.label}", condition)
-    return condition, hits_of(spark, run, asked, version), missing
+    hits = hits_of(spark, run, asked, version)
+    if hits.rows != len(there):
+        what = f"{refused}{hits.rows:,} rows of bronze have one of {len(there):,} keys"
+        raise _refusal(what, there, found.way_on)
+    return condition, hits, missing
 
 
 def _check_parts(rows: DataFrame, parts: Mapping[str, int]) -> None:
