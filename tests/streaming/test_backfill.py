@@ -329,12 +329,25 @@ def test_the_next_run_publishes_what_a_killed_backfill_left(
     assert audit(spark, place).outcome == "equal"
 
 
+def test_rows_of_gold_that_were_changed_by_hand_are_not_forgotten(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    gold_of(place).delete("key IS NULL AND amount = 33")
+    for _ in range(2):
+        error = backfill_warm(spark, place, at(10), at(10, 20)).error
+        assert error is not None
+        assert error.type == "TableLost"
+        assert "(DELETE, " in error.message
+
+
 @pytest.mark.long
 def test_a_window_in_gold_twice_is_refused(spark: SparkSession, place: Place) -> None:
     from deltalake import write_deltalake
 
     row = gold_of(place).to_pyarrow_table().slice(0, 1)
     write_deltalake(place.places.gold("per_10m"), row, mode="append")
+    accept_by_hand(place)
     error = backfill_warm(spark, place, at(10), at(10, 40)).error
     assert error is not None
     assert error.type == "BackfillRefused"

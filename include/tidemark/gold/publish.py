@@ -17,9 +17,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import StorageUnavailable, TableLost
 from tidemark.gold.pins import TableResult
-from tidemark.gold.plan import PublishPlan
+from tidemark.gold.plan import IDENTITIES, PublishPlan
 from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates, note_needed
 from tidemark.gold.row_values import GoldChange, changed_windows, open_windows
@@ -29,6 +29,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.append import with_sound_bounds
+from tidemark.storage.delta.by_hand import commits_by_hand, last_publish
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -51,7 +52,8 @@ def publish_tables(
     and a later run publishes what this one did not. Then other pipelines are told which rows of
     theirs are needed no more, and the dates of bronze go that `keep` no longer keeps. The views are
     for the caller (`write_views`), once it has noted what is published. Raises LeaseLost, before a
-    commit, where another run has taken the lease over.
+    commit, where another run has taken the lease over, and TableLost where rows of a gold were
+    changed by hand since its last publish.
     """
     published = {
         name: publish_table(
@@ -92,6 +94,8 @@ def publish_table(
                 "open_windows": _open_windows(gold, plan.close_after_ms),
             }
         )
+    if gold.transaction_version(IDENTITIES) is not None:
+        _check_not_by_hand(gold, gold_place)
     change = changed_windows(gold, found.changes(), operator, plan, note.run)
     gold_place.fence()
     _commit(gold, change, plan, published_note(note, change.changed))
@@ -103,6 +107,17 @@ def publish_table(
             "open_windows": _open_windows(gold, plan.close_after_ms),
         }
     )
+
+
+def _check_not_by_hand(gold: DeltaTable, place: TablePlace) -> None:
+    """TableLost where rows of gold were changed since the last publish: behind the next one nobody
+    would look for it."""
+    if by_hand := commits_by_hand(gold, place, last_publish(gold)):
+        raise TableLost(
+            f"{place.uri} was changed by something else than Tidemark since its last publish: "
+            f"{', '.join(map(str, by_hand))}. Nothing was published into it. Was it a mistake, "
+            "bring the table back; was it meant, say so: `tidemark accept`. Then run again."
+        )
 
 
 def _open_windows(gold: DeltaTable, close_ms: int) -> int | None:

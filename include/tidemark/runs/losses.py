@@ -217,15 +217,16 @@ def check_losses(
     """Raises TableLost, with all that was found; nothing is written either way.
 
     `pinned` are what a held run found, by table. `by_hand` False: what was changed by hand is no
-    obstacle, as to what computes again from bronze as it is. Nor is what was lost of the query and
-    the history of the table `rebuilt`, of the other bronze that it joins with, or gold of it that
-    is gone.
+    obstacle but in gold, as to what computes again from bronze as it is. Nor is what was lost of
+    the query and the history of the table `rebuilt`, of the other bronze that it joins with, or
+    gold of it that is gone.
     """
     mended = () if rebuilt is None else _rebuilt_places(pipeline, warehouse, rebuilt)
+    golds = [warehouse.gold(name).uri for name in pipeline.tables]
     found = [
         loss
         for loss in find_losses(pipeline, warehouse, pinned)
-        if (by_hand or not loss.by_hand)
+        if (by_hand or not loss.by_hand or loss.place in golds)
         and loss.place not in mended
         and not (loss.rewound and rebuilt is not None)
     ]

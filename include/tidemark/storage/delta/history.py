@@ -6,6 +6,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.opened import newest_first
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 VERSION = "_commit_version"
 # Why a measure of a row cannot be computed; null where all can.
@@ -15,7 +17,10 @@ ADDED_TO_CHANGES = (FAILURE,)
 
 
 def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
-    """The rows of the commits (after, last] of `changes`, with their `_commit_version`."""
+    """The rows that the commits (after, last] appended to `changes`, with their `_commit_version`.
+
+    What a commit deleted, updated or brought back by hand is none: it is superseded, or was.
+    """
     if changes.version() < last:
         raise StorageUnavailable(
             f"{changes.table_uri} is at version {changes.version()}, the run pinned "
@@ -25,7 +30,24 @@ def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
         empty = schema_of(changes).empty_table()
         return _whole(empty.append_column(VERSION, pa.array([], pa.int64())))
     found = changes.load_cdf(starting_version=max(after + 1, 0), ending_version=last)
-    return _whole(pa.table(found))
+    rows: pa.Table = pa.table(found)
+    kinds = rows.select([VERSION, "_change_type"])
+    kinds = kinds.set_column(1, "_change_type", kinds["_change_type"].cast(pa.string()))
+    told = kinds.group_by(kinds.column_names).aggregate([]).to_pylist()
+    by_hand = {int(one[VERSION]) for one in told if one["_change_type"] != "insert"}
+    for commit in newest_first(changes):
+        if commit["version"] <= after:
+            break
+        # It may have insertions alone, of rows that were there before.
+        if commit.get("operation") == "RESTORE":
+            by_hand.add(int(commit["version"]))
+    if by_hand:
+        # The feed's texts are views, which Arrow filters none of.
+        with duckdb_in_utc() as connection:
+            connection.register("feed", rows)
+            chosen = f"{VERSION} NOT IN ({', '.join(map(str, sorted(by_hand)))})"
+            rows = connection.sql(f"FROM feed WHERE {chosen}").to_arrow_table()
+    return _whole(rows)
 
 
 def _whole(rows: pa.Table) -> pa.Table:
