@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks
 from tidemark.errors import LookupBroken
 from tidemark.operators.lookups import copies_of, copy_of_number, newest_copy
 from tidemark.runs.lookups import copy_lookups, why_to_copy
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.notes import LookupNote, as_metadata
 
 HEADER = "key,name,since,until"
 
@@ -128,3 +132,50 @@ def test_another_definition_is_another_copy(tmp_path: Path) -> None:
     kept = newest.table.metadata().configuration["delta.deletedFileRetentionDuration"]
     assert kept == "interval 36500 days"
     assert newest.is_of(changed.pipeline.lookups_of("t")["dims"])
+
+
+def test_a_table_that_was_put_back_and_written_to_since_is_another(tmp_path: Path) -> None:
+    table = tmp_path / "dims"
+    place = of_a_table(tmp_path)
+    say(table, "old")
+    shutil.copytree(table, tmp_path / "backup")
+    say(table, "right")
+    before = DeltaTable(table)
+    assert [row["name"] for row in copied(place)] == ["right"]
+    shutil.rmtree(table)
+    shutil.copytree(tmp_path / "backup", table)
+    say(table, "other")
+    now = DeltaTable(table)
+    assert (now.metadata().id, now.version()) == (before.metadata().id, before.version())
+    assert why_to_copy(place.run("copy")) == "the lookup dims is another than its copy"
+    assert [row["name"] for row in copied(place)] == ["other"]
+
+
+def test_a_copy_that_notes_no_entry_of_the_log_is_looked_at_once_more(tmp_path: Path) -> None:
+    place = of_a_table(tmp_path)
+    say(tmp_path / "dims", "one")
+    copied(place)
+    copy = place.warehouse.lookup("dims")
+    newest = newest_copy(copy)
+    assert newest is not None
+    # As all were noted before.
+    former = newest.source.rpartition(" ")[0]
+    note = LookupNote(number=newest.number, source=former, definition=newest.definition)
+    rows = dataset_of(newest.table).to_table().slice(0, 0)
+    noted = CommitProperties(custom_metadata=as_metadata(note))
+    write_deltalake(newest.table, rows, mode="append", commit_properties=noted)
+    assert why_to_copy(place.run("copy")) == "the lookup dims is another than its copy"
+    assert list(copy_lookups(place.run("copy"))) == ["lookup dims: as it was"]
+    assert why_to_copy(place.run("copy")) is None
+    assert [one.number for one in copies_of(copy)] == [newest.number]
+
+
+def of_a_table(root: Path) -> Place:
+    lookup = {"table": "dims", "on": "key", "columns": {"name": "string"}}
+    tables = {"t": {"window": {"length": "10 minutes"}, "measures": {"name": "max(dims.name)"}}}
+    return Place(root, clicks(lookup={"dims": lookup}, tables=tables))
+
+
+def say(table: Path, name: str) -> None:
+    rows = pa.table({"key": ["a"], "name": [name]})
+    write_deltalake(str(table), rows, mode="overwrite")

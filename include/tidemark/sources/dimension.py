@@ -26,7 +26,9 @@ from tidemark.judge.kinds import Kind, SimpleKind, arrow_type, kind_of
 from tidemark.judge.values import WRONG, ReadValue, value_reader
 from tidemark.pipeline.model import JSON_LINES_FILES, Lookup
 from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
@@ -66,7 +68,10 @@ class Dimension:
         """What tells it from another content at the same place."""
         if self.lookup.file is not None:
             return f"{self.uri} {hashlib.sha256(self._bytes).hexdigest()}"
-        return f"{self.uri} {self.table.metadata().id}@{self.table.version()}"
+        # A table that was put back from a backup and written to since has its id and numbers again.
+        version = self.table.version()
+        mark = entry_mark(TablePlace(self.uri, self.options), version)
+        return f"{self.uri} {self.table.metadata().id}@{version} {mark}"
 
     @cached_property
     def table(self) -> DeltaTable:
