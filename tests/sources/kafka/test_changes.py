@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -122,7 +123,7 @@ def test_messages_of_a_key_in_two_partitions_are_refused() -> None:
 def test_the_row_of_an_event_is_told_by_its_key(
     key: str | None, value: str | None, expected: tuple[str | None, bool]
 ) -> None:
-    assert DEBEZIUM.change(message(3, key, value), LineReader()) == expected
+    assert DEBEZIUM.change(message(3, key, value), LineReader()) == (*expected, None)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +142,9 @@ def test_of_a_key_of_several_fields_each_tells_the_row(
 ) -> None:
     keys = row_keys("debezium", ("land",), ("id",))
     written = message(3, json.dumps(key), event("u", after))
-    assert keys.change(written, LineReader()) == (expected, False)
+    assert keys.change(written, LineReader()) == (expected, False, None)
     removed = expected or (None if len(key) < 2 or key["land"] is None else "DE,7")
-    assert keys.change(message(3, json.dumps(key), None), LineReader()) == (removed, True)
+    assert keys.change(message(3, json.dumps(key), None), LineReader()) == (removed, True, None)
 
 
 ROW = {
@@ -196,7 +197,7 @@ def test_events_of_avro_say_what_events_of_json_say(
         said = {"before": None, "after": same, "op": op}
         expected = of_json.change(message(3, json.dumps(own), event(op, same)), lines)
         assert keys.change(as_avro(own, said), lines) == expected
-    assert keys.change(as_avro(own, None), lines) == (key_text([key[1], str(key[0])]), True)
+    assert keys.change(as_avro(own, None), lines) == (key_text([key[1], str(key[0])]), True, None)
 
 
 def test_schemas_that_events_name_are_asked_for_and_what_is_no_record_names_no_row() -> None:
@@ -209,14 +210,57 @@ def test_schemas_that_events_name_are_asked_for_and_what_is_no_record_names_no_r
     assert newest_messages([[one]], keys, with_keys=True).keys == {"DE,7": (0, False)}
     cut_off = one.key()[:-1]
     one.key = lambda: cut_off
-    assert keys.change(one, LineReader()) == (None, False)
+    assert keys.change(one, LineReader()) == (None, False, None)
     one.key = lambda: b"text"
-    assert keys.change(one, LineReader()) == (None, False)
+    assert keys.change(one, LineReader()) == (None, False, None)
 
 
 def test_a_table_that_was_emptied_is_refused() -> None:
     with pytest.raises(SourceRefused, match=r"offset 3, says that the table was emptied"):
         DEBEZIUM.change(message(3, None, event("t", None)), LineReader())
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+OF_ITS_BYTES = base64.b64encode(PLACEHOLDER.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        PLACEHOLDER, OF_ITS_BYTES, PLACEHOLDER.encode().hex(), [PLACEHOLDER], [OF_ITS_BYTES],
+        [*PLACEHOLDER.encode()], {PLACEHOLDER: PLACEHOLDER}, {"within": [{"it": PLACEHOLDER}]},
+        f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}', ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+    ],
+)  # fmt: skip
+def test_a_value_that_the_database_did_not_tell_is_no_value_of_the_row(value: Any) -> None:
+    one = message(3, '{"id": 7}', event("u", {"id": 7, "large": value, "more": 1}))
+    told = message(4, '{"id": 8}', event("u", {"id": 8, "large": "as it is", "more": [95, 95]}))
+    assert newest_messages([[told]], DEBEZIUM, with_keys=True).keys == {"8": (0, False)}
+    with pytest.raises(SourceRefused) as refused:
+        newest_messages([[told], [one]], DEBEZIUM)
+    said = str(refused.value)
+    assert "partition 0, offset 3, does not tell its row's value of `large`" in said
+    assert "Nothing was read. Set REPLICA IDENTITY FULL" in said
+
+
+def test_a_value_that_was_not_told_does_no_harm_where_a_newer_message_has_the_whole_row() -> None:
+    lacking = event("u", {"id": 7, "large": PLACEHOLDER})
+    messages = [message(3, '{"id": 7}', lacking)]
+    for whole in (event("u", {"id": 7, "large": "x"}), event("d", None), None):
+        newest_messages([[*messages, message(4, '{"id": 7}', whole)]], DEBEZIUM)
+    with pytest.raises(SourceRefused, match="offset 5"):
+        newest_messages([[*messages, message(5, '{"id": 7}', lacking)]], DEBEZIUM)
+
+
+def test_a_value_that_was_not_told_does_no_harm_where_bronze_does_not_take_its_field() -> None:
+    kafka, columns = {"changes": "debezium", "key": "id"}, {"id": "long not null"}
+    for unknown, takes in (("keep", True), ("ignore", False)):
+        keys = RowKeys.of(source(kafka, columns=columns, unknown_fields=unknown))
+        assert keys is not None
+        for field, is_taken in (("large", takes), ("key", True)):
+            said = message(3, '{"id": 7}', event("u", {"id": 7, field: PLACEHOLDER}))
+            lacks = field if is_taken else None
+            assert keys.change(said, LineReader()) == ("7", False, lacks)
 
 
 def test_the_row_of_an_event_is_as_exact_as_the_event() -> None:

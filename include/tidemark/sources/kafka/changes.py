@@ -8,15 +8,23 @@ sections *Data change events*, and *Avro Serialization*.
 
 Which message is newer its offset says: messages of one key lie in one partition. A message counts
 by its key alone, so that one that is rejected takes the place of the row of before, too.
+
+Of a large value that an update left as it was, databases tell Debezium nothing, and `after` has a
+placeholder in its place: a text, of bytes their base64 or hex, an array of it, a map of it to
+itself, that map as text; of arrays of numbers its bytes, of UUIDs one made of them. Source:
+debezium.io, *Toasted values* and `unavailable.value.placeholder`; its UnchangedToastedPlaceholder.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -41,21 +49,31 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("part", pa.int32()),
     pa.field("place", pa.int64()),
     pa.field("deletes", pa.bool_()),
+    pa.field("lacks", pa.string()),
 ]
 _READ = pa.schema(_FIELDS)
 _MOST_SHOWN = 5
+_PLACEHOLDER = "__debezium_unavailable_value"
+_ITS_BYTES = _PLACEHOLDER.encode()
+_PLACEHOLDERS = {
+    *(_PLACEHOLDER, json.dumps({_PLACEHOLDER: _PLACEHOLDER}, separators=(",", ":"))),
+    *(base64.b64encode(_ITS_BYTES).decode(), _ITS_BYTES.hex()),
+    str(UUID(bytes=hashlib.md5(_ITS_BYTES, usedforsecurity=False).digest(), version=3)),
+}
+_OF_NUMBERS: list[Number] = [str(byte).encode() for byte in _ITS_BYTES]
 
 
 @dataclass(frozen=True)
 class RowKeys:
     """How the row is told that a message changes: by the fields at `paths` of the message's key, or
     by all of a key that is text (its one path is empty); and how values and keys are written. A key
-    of Debezium that is text is JSON."""
+    of Debezium that is text is JSON. `taken`: the fields of a row that bronze takes; None: all."""
 
     form: Form
     paths: tuple[tuple[str, ...], ...]
     values: MessageValues
     keys: MessageValues
+    taken: frozenset[str] | None = None
 
     @classmethod
     def of(cls, source: KafkaSource, schemas: Schemas = MappingProxyType({})) -> RowKeys | None:
@@ -68,22 +86,25 @@ class RowKeys:
         if form == "upsert" and source.key_format == "text":
             paths = ((),)
         values = MessageValues(source.format, schemas)
-        return cls(form, paths, values, MessageValues(source.key_format, schemas, "key"))
+        taken = None
+        if source.unknown_fields == "ignore":
+            taken = frozenset(one.path(name)[0] for name, one in source.columns.items())
+        return cls(form, paths, values, MessageValues(source.key_format, schemas, "key"), taken)
 
     def needed(self, messages: Sequence[Message]) -> set[str]:
         """The ids of schemas that these messages name and that are not known."""
         return self.values.needed(messages) | self.keys.needed(messages)
 
-    def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool]:
-        """The key of the row as text, and is the row deleted? None: the message names no row.
-        SourceRefused where it empties the table."""
+    def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool, str | None]:
+        """The key of the row as text, is the row deleted, and a field whose value the message does
+        not tell. No key: the message names no row. SourceRefused where it empties the table."""
         value, key = message.value(), self._key(message, lines)
         if self.form == "upsert" or value is None:
-            return key, value is None
+            return key, value is None, None
         try:
             event = _payload(lines.read(self.values.line(value, self.values.header(message))))
         except (NotAnObject, ValueUnusable):
-            return key, False
+            return key, False, None
         operation = event.get("op")
         if operation == _EMPTIES:
             raise SourceRefused(
@@ -93,9 +114,14 @@ class RowKeys:
                 "it (source.kafka.starting)."
             )
         after = event.get("after")
-        if operation in _WRITES and type(after) is dict and self._told_by(after) != key:
-            return None, False
-        return key, operation == _REMOVES
+        if operation not in _WRITES or type(after) is not dict:
+            return key, operation == _REMOVES, None
+        if self._told_by(after) != key:
+            return None, False, None
+        return key, False, next((name for name in after if self._lacks(name, after[name])), None)
+
+    def _lacks(self, name: str, value: Any) -> bool:
+        return (self.taken is None or name in self.taken) and _has_placeholder(value)
 
     def row(self, value: bytes) -> bytes:
         """The row of a value that writes one; ValueUnusable where it is none."""
@@ -151,6 +177,16 @@ def _payload(event: dict[str, Any]) -> dict[str, Any]:
     """Of an event or a key with its schema, what it says."""
     inner = event.get("payload")
     return inner if "schema" in event and type(inner) is dict else event
+
+
+def _has_placeholder(value: Any) -> bool:
+    """Does a value, or one within it, stand for one that the database did not tell?"""
+    kind = type(value)
+    if kind is str:
+        return value in _PLACEHOLDERS
+    if kind is list:
+        return value == _OF_NUMBERS or any(map(_has_placeholder, value))
+    return kind is dict and any(map(_has_placeholder, value.values()))
 
 
 def _text(value: Any) -> str | None:
@@ -213,7 +249,8 @@ def newest_messages(
     """Of messages of one topic, each read once; the keys where they are asked for.
 
     SourceRefused where messages of a key lie in several partitions, so that it is not told which is
-    newer; and as `RowKeys.change`. InputNeeded where they name schemas that are not known.
+    newer; where the newest of a key does not tell all of its row; and as `RowKeys.change`.
+    InputNeeded where they name schemas that are not known.
     """
     # Tasks import this module, and do without it.
     from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -224,10 +261,11 @@ def newest_messages(
             raise InputNeeded(tuple(sorted(needed)))
         found = [keys.change(one, lines) for one in messages]
         columns: list[Any] = [
-            [key for key, _ in found],
+            [key for key, _, _ in found],
             [one.partition() for one in messages],
             [one.offset() for one in messages],
-            [deletes for _, deletes in found],
+            [deletes for _, deletes, _ in found],
+            [lacks for _, _, lacks in found],
         ]
         read.append(pa.table(dict(zip(_READ.names, columns, strict=True)), _READ))
     with duckdb_in_utc() as connection:
@@ -250,6 +288,14 @@ def newest_messages(
         ).fetchall()
         if apart:
             check_in_one_partition([str(key) for (key,) in apart])
+        lacking = connection.execute(
+            """
+            SELECT part, place, lacks FROM found WHERE newer IS NULL AND lacks IS NOT NULL
+            ORDER BY part, place LIMIT 1
+            """
+        ).fetchone()
+        if lacking:
+            raise _not_whole(*lacking)
         newest = connection.sql(
             """
             SELECT key, part, deletes FROM found
@@ -270,6 +316,17 @@ def newest_messages(
             )
             for one in np.unique(parts)
         },
+    )
+
+
+def _not_whole(partition: int, offset: int, field: str) -> SourceRefused:
+    return SourceRefused(
+        f"The message of partition {partition}, offset {offset}, does not tell its row's value of "
+        f"`{field}`: there is the placeholder that Debezium sends for a large value which an "
+        f"update left as it was ({_PLACEHOLDER}). Nothing was read. Set REPLICA IDENTITY FULL for "
+        "the table (PostgreSQL), or have Debezium's reselect columns post processor fill such "
+        "values in. Then update the row, so that a newer message has all of it, and run again; "
+        "where that is refused too, let a pipeline of a new name read the topic."
     )
 
 
