@@ -1545,10 +1545,14 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _limits_of_the_source(self) -> Self:
-        if isinstance(self.source, KafkaSource) and self.source.kafka.changes and self.keep:
+        if self.keep and self.source.followed_key:
+            changes = "follow"
+            if isinstance(self.source, KafkaSource) and self.source.kafka.changes:
+                changes = self.source.kafka.changes
             raise ValueError(
-                f"`keep` goes with no `changes: {self.source.kafka.changes}`: a message that "
-                "changes a row of a frozen window could not be read, and runs would stop at it"
+                f"`keep` goes with no `changes: {changes}`: runs would stop at a change of a row "
+                "that `keep` has removed or whose window is frozen, or count it twice. Leave one "
+                "of them out"
             )
         if self.advanced.max_bytes_per_batch is None:
             return self

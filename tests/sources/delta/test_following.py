@@ -236,3 +236,11 @@ def test_what_cannot_be_followed_is_refused_in_the_file(
     whole = {"delta": followed, "columns": COLUMNS, "event_time": {"column": "at"}} | source
     with pytest.raises(PipelineFileInvalid, match=words):
         pipeline_from_mapping("shop", clicks(source=whole))
+
+
+def test_what_keep_removes_cannot_be_followed_and_is_refused_in_the_file() -> None:
+    delta = {"table": "t", "changes": "follow", "key": "id"}
+    source = {"delta": delta, "columns": COLUMNS, "event_time": {"column": "at"}}
+    assert pipeline_from_mapping("shop", clicks(source=source)).keep is None
+    with pytest.raises(PipelineFileInvalid, match="`keep` goes with no `changes: follow`"):
+        pipeline_from_mapping("shop", clicks(source=source, keep="30 days"))

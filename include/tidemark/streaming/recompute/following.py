@@ -48,7 +48,6 @@ from tidemark.recompute.retract.record import (
 )
 from tidemark.recompute.retract.refusals import (
     check_no_other_readers,
-    check_not_frozen,
     started_tables,
 )
 from tidemark.runs.acceptance import CheckOverride
@@ -188,8 +187,6 @@ def _planned(
         found = change_of_act(planned)
     with progress.stage("find rows"), progress.tasks_of(spark):
         condition, hits, missing = _rows_of(spark, run, found, bronze.version())
-    if hits is not None:
-        check_not_frozen(run, hits.first)
     went = hits or Hits(rows=0, first=now, dates=())
     change = Retraction(
         id=planned,
