@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -199,6 +200,40 @@ def test_a_table_is_left_as_it_is_while_a_reader_waits_for_longer_than_half_the_
     lagging = plan_of(uri, TableReader("the repair", 3, waiting - timedelta(days=1)))
     assert lagging.refused is not None
     check_no_maintenance_refused("clicks", (lagging,))
+
+
+def test_a_table_with_deletion_vectors_is_left_as_it_is_for_its_log_lists_no_file_of_theirs(
+    uri: str,
+) -> None:
+    log = Path(uri) / "_delta_log"
+    last = [json.loads(line) for line in (log / f"{6:020}.json").read_text().splitlines()]
+    added = next(one["add"] for one in last if "add" in one)
+    # As Spark deletes a row: the file is the one that this path stands for (PROTOCOL.md).
+    vector = {
+        "storageType": "u", "pathOrInlineDv": "vBn[lx{q8@P<9BNH/isA", "offset": 1,
+        "sizeInBytes": 36, "cardinality": 1,
+    }  # fmt: skip
+    file = Path(uri) / "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin"
+    file.write_bytes(bytes(40))
+    aged(file, 60)
+    features = ["deletionVectors"]
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+        "writerFeatures": features,
+    }  # fmt: skip
+    removed = {"path": added["path"], "dataChange": True, "deletionTimestamp": 1}
+    actions = (
+        ("protocol", protocol),
+        ("remove", removed),
+        ("add", {**added, "deletionVector": vector}),
+    )
+    lines = [json.dumps({name: action}) for name, action in actions]
+    (log / f"{7:020}.json").write_text("\n".join(lines))
+    plan = plan_of(uri)
+    assert nothing_is_due(plan)
+    assert plan.refused == "it has deletion vectors, whose files no log lists by their names"
+    with pytest.raises(MaintenanceRefused, match=r"REORG TABLE … APPLY \(PURGE\)"):
+        check_no_maintenance_refused("clicks", (plan,))
 
 
 def test_entries_of_the_log_go_below_a_checkpoint_that_no_reader_is_behind_of(uri: str) -> None:

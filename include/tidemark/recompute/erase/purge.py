@@ -35,6 +35,7 @@ from tidemark.storage.files import FileFacts, name_below
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import blank_values, remove, write_checkpoint
+from tidemark.upkeep.maintenance.plan_table import WRITE_OUT, why_files_are_untold
 
 _ENTRY = re.compile(r"(\d{20})\.")
 # Contracts of all generations, for no number is used twice; records of erasures.
@@ -43,7 +44,6 @@ _STAYING = re.compile(r"checkpoints/(ingest|[^/]+/\d+)\.contract\.json|erasures/
 _BLANK = "erased"
 # A file that no log names may be about to be committed for so long.
 _ABOUT_TO_BE_COMMITTED = timedelta(hours=1)
-_DELETION_VECTORS = "deletionVectors"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,8 @@ class _NamedByLog:
 
     @classmethod
     def of(cls, table: DeltaTable, own: bool, since: datetime) -> _NamedByLog:
-        if _DELETION_VECTORS in (table.protocol().reader_features or ()):
-            raise ErasureRefused(
-                f"{table.table_uri} has deletion vectors, whose files no log lists by their names. "
-                "Nothing was removed. Have Spark write them out (REORG TABLE … APPLY (PURGE)), and "
-                "drop the feature."
-            )
+        if untold := why_files_are_untold(table):
+            raise ErasureRefused(f"{table.table_uri} {untold}. Nothing was removed. {WRITE_OUT}")
         added: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
         files = frozenset(unquote(one["path"]) for one in added)
         gone = table.vacuum(0, dry_run=True, enforce_retention_duration=False)

@@ -39,6 +39,8 @@ _HOUR = timedelta(hours=1)
 _TARGET = 100 * 1024 * 1024
 # A partition of fewer reads as well, and packing it anew each day would write its rows each day.
 _FEWEST = 4
+# For a table whose log does not tell all of its files.
+WRITE_OUT = "Have Spark write them out (REORG TABLE … APPLY (PURGE)), and drop the feature."
 
 
 @dataclass(frozen=True)
@@ -123,13 +125,18 @@ def plan_table(
     """What is to be done to a table; `now` is in UTC.
 
     Nothing is, while a reader waits for longer than half of the retention: what it has yet to
-    read is removed a retention after it was packed. StorageUnavailable where its folder cannot be
-    listed.
+    read is removed a retention after it was packed; nor where the log does not tell all of the
+    table's files: VACUUM would take some that are in use for unused ones. StorageUnavailable where
+    its folder cannot be listed.
     """
     behind = _furthest_behind(target.readers, now - keep.retention / 2)
     if behind is not None:
         why = _refusal(behind, keep.retention)
         return MaintenancePlan(target.name, target.place.uri, refused=why, advice=behind.advice)
+    if untold := why_files_are_untold(table):
+        return MaintenancePlan(
+            target.name, target.place.uri, refused=f"it {untold}", advice=WRITE_OUT
+        )
     files = tuple(_data_files(table))
     packed = small_files(files)
     uri = target.place.uri
@@ -143,6 +150,13 @@ def plan_table(
         checkpoint=log.checkpoint,
         remove=(*unused, *log.going),
     )
+
+
+def why_files_are_untold(table: DeltaTable) -> str | None:
+    """Why a table's log does not tell all of its files; None where it does."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return None
+    return "has deletion vectors, whose files no log lists by their names"
 
 
 def _furthest_behind(readers: Sequence[TableReader], since: datetime) -> TableReader | None:
