@@ -326,6 +326,25 @@ def test_a_row_that_was_retracted_stays_so_once_the_source_has_changed_it(
     assert audit(spark, place).outcome == "equal"
 
 
+def test_a_row_that_was_retracted_stays_so_where_the_file_follows_no_changes_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, sales = place_at(tmp_path)
+    sales.append(*FIRST)
+    succeed(spark, place, "first")
+    change = retracted(spark, place, where="id IN (1, 2)").change
+    assert change is not None
+    sales.merge((3, 31, "a", 8))
+    sales.delete("id = 1")
+    succeed(spark, place, "second")
+    before = told(place), place.bronze().num_rows
+    stopped, _ = place_at(tmp_path, delta={"table": "sales"})
+    undone = retract_warm(spark, stopped, undo=change.id)
+    assert undone.error is not None
+    assert "by the key id, and the pipeline's file follows no changes" in undone.error.message
+    assert (told(place), place.bronze().num_rows) == before
+
+
 def test_rows_that_deletion_vectors_hide_are_gone(spark: SparkSession, tmp_path: Path) -> None:
     place, sales = place_at(tmp_path / "root")
     sales.append(*FIRST)

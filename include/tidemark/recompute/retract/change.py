@@ -5,6 +5,7 @@ A repetition after a kill carries out what stands there, and plans nothing anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
@@ -17,6 +18,7 @@ from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
 from tidemark.storage.result_file import Facts
+from tidemark.storage.warehouse import Warehouse
 
 
 class RetractedTable(Facts):
@@ -41,8 +43,9 @@ class Retraction(Facts):
     `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
     `files` with other rows, `staying` ones; `twins` rejects repeat them. Of an
     undo the rows are those of the act in `retracted`, and nothing of bronze is written again. Where
-    it `follows` what the source changed, a batch reads the rows that came with that; `missing` are
-    the keys of rows that went of a table, and that bronze did not have.
+    it `follows` what the source changed, a batch reads the rows that came with that, `key` has the
+    columns that told rows apart (None: a former version did not note them), and `missing` are the
+    keys of rows that went of a table, and that bronze did not have.
     """
 
     format: Literal[1] = 1
@@ -63,6 +66,7 @@ class Retraction(Facts):
     twins: int = 0
     tables: tuple[RetractedTable, ...]
     follows: Followed | None = None
+    key: tuple[str, ...] | None = None
     missing: tuple[str, ...] = ()
 
     @property
@@ -85,3 +89,11 @@ def read_retraction(folder: FilePlace) -> Retraction:
             f"There is no {folder.below(CHANGE)}: nothing was retracted by such an act, or rows "
             "were erased since, behind which nothing goes back. Nothing was changed."
         ) from error
+
+
+def acts_since(warehouse: Warehouse, act: str) -> Iterator[Retraction]:
+    """The plans of acts behind this one, each read as far as somebody asks."""
+    plans = warehouse.file_at(warehouse.places.retractions)
+    since = [plans.folder(one) for one in plans.names() if one > act]
+    # One that was killed before it had a plan has none.
+    yield from (read_retraction(one) for one in since if CHANGE in one.names())

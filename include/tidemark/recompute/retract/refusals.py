@@ -13,7 +13,7 @@ from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
 from tidemark.recompute.backfill_range import pending_changes
-from tidemark.recompute.retract.change import RetractedTable
+from tidemark.recompute.retract.change import RetractedTable, acts_since
 from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.found import found_tables
 from tidemark.runs.generations import generations
@@ -78,6 +78,23 @@ def check_no_other_readers(run: Run, rest: str) -> None:
         raise RetractionRefused(
             f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
             f"{rest}"
+        )
+
+
+def check_followed_as_then(run: Run, act: str) -> None:
+    """RetractionRefused where the source changed rows behind an act, and the pipeline's file does
+    not follow them by the same key any more: what it changed of the act's rows is not told then."""
+    key = run.pipeline.source.followed_key
+    for later in acts_since(run.warehouse, act):
+        if later.follows is None or later.key == key:
+            continue
+        was = "a key that was not noted" if later.key is None else f"the key {', '.join(later.key)}"
+        now = f"follows by {', '.join(key)}" if key else "follows no changes"
+        raise RetractionRefused(
+            f"The act {later.id} followed what the source changed since the retraction {act}, by "
+            f"{was}, and the pipeline's file {now} by now: whether the source changed or deleted "
+            f"these rows is not told. {_UNTOUCHED} Set `changes` and `key` as they were, or write "
+            "the rows again in the source."
         )
 
 

@@ -40,6 +40,7 @@ from tidemark.recompute.retract.record import (
     record_retraction,
 )
 from tidemark.recompute.retract.refusals import (
+    check_followed_as_then,
     check_no_other_readers,
     check_not_frozen,
     started_tables,
@@ -226,14 +227,15 @@ def _check_not_of_the_source(run: Run, act: str) -> None:
     ingest = run.ingest_checkpoint()
     last = ingest.last_batch("offsets")
     source = run.pipeline.source
-    if not isinstance(source, KafkaSource) or source.kafka.key is None or last is None:
-        return
-    if ingest.offsets(last).batch_time_ms >= epoch_ms(undone.planned_at):
+    is_followed = isinstance(source, KafkaSource) and source.kafka.key is not None
+    since = epoch_ms(undone.planned_at)
+    if is_followed and last is not None and ingest.offsets(last).batch_time_ms >= since:
         raise RetractionRefused(
             f"{source.label} was read since the retraction {act}, and may have "
             "changed or deleted these rows. Nothing was changed. Write them again in the source; "
             "the next run follows."
         )
+    check_followed_as_then(run, act)
 
 
 if __name__ == "__main__":

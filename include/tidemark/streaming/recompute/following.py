@@ -205,6 +205,7 @@ def _planned(
         # Rows that only came are to queries what any rows are that come.
         tables=() if hits is None else tables,
         follows=found.follows,
+        key=run.pipeline.source.followed_key,
         missing=missing,
     )
     computed = {}

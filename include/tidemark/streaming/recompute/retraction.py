@@ -31,8 +31,7 @@ from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.row_key import key_sql
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.recompute.plans import CHANGE
-from tidemark.recompute.retract.change import Retraction, read_retraction
+from tidemark.recompute.retract.change import Retraction, acts_since
 from tidemark.recompute.retract.record import moved_at
 from tidemark.recompute.still_planned import STOPPED, check_no_other_rows
 from tidemark.runs.requests import RetractRequest
@@ -310,10 +309,7 @@ def key_of_bronze(key: Sequence[str]) -> str:
 def _check_not_changed_since(run: Run, rows: DataFrame, act: str) -> None:
     """Of a source that is followed: what it changed of these rows since, no act of its own took out
     of bronze, which did not have them."""
-    plans = run.warehouse.file_at(run.warehouse.places.retractions)
-    since = [plans.folder(one) for one in plans.names() if one > act]
-    # One that was killed before it had a plan has none.
-    changes = (read_retraction(one) for one in since if CHANGE in one.names())
+    changes = acts_since(run.warehouse, act)
     missing = sorted({one for change in changes for one in change.missing})
     key = F.expr(key_of_bronze(run.pipeline.source.followed_key))
     found = rows.where(key.isin(missing)).count() if missing else 0

@@ -1,0 +1,80 @@
+"""Why rows are not brought back, told without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.running import Place, clicks
+from tidemark.errors import RetractionRefused
+from tidemark.recompute.plans import CHANGE
+from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.retract.record import keep_change
+from tidemark.recompute.retract.refusals import check_followed_as_then
+from tidemark.sources.notes import FollowedVersions
+
+TABLES = {"t": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
+COLUMNS = {"id": "long not null", "shop": "string not null", "at": "timestamp"}
+BEFORE, PERSONS, LATER = (f"20260701T00000{number}Z" for number in range(3))
+
+
+def place_of(root: Path, key: Any = None) -> Place:
+    delta = {"table": "sales", **({"changes": "follow", "key": key} if key else {})}
+    source = {"delta": delta, "columns": COLUMNS, "event_time": {"column": "at"}}
+    return Place(root, clicks(source=source, tables=TABLES))
+
+
+def act(place: Place, of: str, follows: bool = True, key: tuple[str, ...] | None = None) -> None:
+    followed = FollowedVersions(id="t", begin=1, next=2, mark=None, act=of) if follows else None
+    change = Retraction(
+        id=of, run_id=f"retract__{of}", pipeline=place.name, by="Ada", reason="r", what="of it",
+        planned_at=datetime(2026, 7, 1, tzinfo=UTC), condition="false", bronze=1, rows=1,
+        dates=(), tables=(), follows=followed, key=key,
+    )  # fmt: skip
+    keep_change(change, place.warehouse)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        (("id",), None, "by the key id, and the pipeline's file follows no changes by now"),
+        (("id",), ["shop", "id"], "by the key id, and the pipeline's file follows by shop, id"),
+        (None, "id", "by a key that was not noted"),
+        (None, None, "by a key that was not noted"),
+    ],
+)
+def test_what_was_followed_by_another_key_since_keeps_rows_from_coming_back(
+    tmp_path: Path, then: tuple[str, ...] | None, now: Any, told: str
+) -> None:
+    place = place_of(tmp_path, now)
+    act(place, PERSONS, follows=False)
+    act(place, LATER, key=then)
+    with pytest.raises(RetractionRefused, match=f"The act {LATER} followed .*{told}") as refused:
+        check_followed_as_then(place.run("undo"), PERSONS)
+    assert "Nothing was changed. Set `changes` and `key` as they were" in str(refused.value)
+
+
+def test_what_was_followed_by_the_same_key_or_before_is_no_reason(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    act(place, BEFORE, key=("id",))
+    act(place, PERSONS, follows=False)
+    act(place, LATER, follows=False)
+    # One that was killed before it had a plan.
+    Path(place.places.retractions, f"{LATER}0").mkdir()
+    check_followed_as_then(place.run("undo"), PERSONS)
+    following = place_of(tmp_path, "id")
+    act(following, LATER, key=("id",))
+    check_followed_as_then(following.run("undo"), PERSONS)
+
+
+def test_a_plan_of_a_former_version_notes_no_key(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    act(place, LATER, key=("id",))
+    file = Path(place.places.retractions, LATER, CHANGE)
+    plan = json.loads(file.read_text())
+    assert plan.pop("key") == ["id"]
+    assert Retraction.model_validate_json(json.dumps(plan)).key is None
