@@ -141,6 +141,7 @@ def test_a_verdict_has_its_evidence_in_ops_quality(held: Held) -> None:
         "data_docs": None,
         "accepted": None,
         "accepted_by": None,
+        "versions": None,
     }
 
 

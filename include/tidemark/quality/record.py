@@ -32,6 +32,7 @@ _FIELDS = [
     *ops_columns(TEXT, "observed"),
     *ops_columns(COUNT, "rows", "unexpected"),
     *ops_columns(TEXT, "examples", "data_docs", "accepted", "accepted_by"),
+    *ops_columns(pa.map_(TEXT, COUNT), "versions"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "What the checks of the pipeline said of each run"
@@ -60,10 +61,12 @@ def record_verdicts(
     verdicts: Sequence[CheckVerdict],
     data_docs: str | None = None,
     accepted: CheckOverride | None = None,
+    versions: Mapping[str, int] | None = None,
 ) -> None:
     """Append a row for each verdict, in one commit, unless the table has them. `time` is in UTC.
 
-    `accepted` says why and by whom these failed checks were overridden.
+    `accepted` says why and by whom these failed checks were overridden, `versions` up to which
+    ones of bronze and rejects the rows of the source are judged with these.
     """
     if not verdicts:
         return
@@ -76,7 +79,7 @@ def record_verdicts(
     if known.count_rows(filter=ds.field("validation") == validation):
         return
     same = {"time": time, "validation": validation, "data_docs": data_docs}
-    same |= {"accepted": reason, "accepted_by": by}
+    same |= {"accepted": reason, "accepted_by": by, "versions": versions or None}
     rows = [named | same | row for row in written]
     write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -66,9 +66,8 @@ def validate_result(
     tables = _publishes(pipeline, run, settings)
     judged = judge_tables(pipeline.name, tables, settings)
     of_source = judge_source(pipeline, run, settings)
-    return record_validation(
-        run, replace(judged, verdicts=(*judged.verdicts, *of_source)), settings, now
-    )
+    judged = replace(judged, verdicts=(*judged.verdicts, *of_source))
+    return record_validation(run, judged, settings, now, run.versions)
 
 
 def judge_tables(pipeline: str, tables: Iterable[WholePublish], settings: Settings) -> Judged:
@@ -87,15 +86,21 @@ def judge_tables(pipeline: str, tables: Iterable[WholePublish], settings: Settin
 
 
 def record_validation(
-    run: JudgedRun, judged: Judged, settings: Settings, now: datetime
+    run: JudgedRun,
+    judged: Judged,
+    settings: Settings,
+    now: datetime,
+    versions: Mapping[str, int] | None = None,
 ) -> Validated:
-    """Write verdicts into `ops/quality`, and the pages of expectations. `now` is in UTC."""
+    """Write verdicts into `ops/quality`, and the pages of expectations. `now` is in UTC, `versions`
+    as `record_verdicts` has them."""
     warehouse = Warehouse.of(run.pipeline, settings)
     data_docs = None
     if judged.expectations:
         keep = settings.checks.keep_docs
         data_docs = write_docs(warehouse, run.run_id, now, judged.expectations, keep)
-    record_verdicts(warehouse.quality, run, now, judged.verdicts, data_docs)
+    quality = warehouse.quality
+    record_verdicts(quality, run, now, judged.verdicts, data_docs, versions=versions)
     return Validated(judged.verdicts, data_docs)
 
 
