@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import Place, clicks
 from tidemark.errors import ClusterBusy, TidemarkError
 from tidemark.pipeline.model import Pipeline
@@ -60,6 +62,31 @@ def test_a_query_that_runs_on_is_stopped_with_its_session(
     assert query.isActive
     end_session(session)
     assert not query.isActive
+
+
+def test_a_query_that_cannot_be_stopped_keeps_nothing_else_of_its_session(
+    first: SparkSession, tmp_path: Path
+) -> None:
+    # Milliseconds until Spark gives a stop up.
+    session = session_beside(first, {"spark.sql.streaming.stopTimeout": "1"})
+    session.range(1).createOrReplaceTempView("cached")
+    session.catalog.cacheTable("cached")
+    began, may_end = Event(), Event()
+
+    def stuck(_: DataFrame, __: int) -> None:
+        began.set()
+        may_end.wait(HUNG_SECONDS)
+
+    rows = session.readStream.format("rate").load()
+    query = rows.writeStream.foreachBatch(stuck).option("checkpointLocation", str(tmp_path)).start()
+    try:
+        assert began.wait(HUNG_SECONDS)
+        with pytest.raises((Py4JError, PySparkException)):
+            query.stop()
+        end_session(session)
+        assert not session.catalog.isCached("cached")
+    finally:
+        may_end.set()
 
 
 def test_by_sparks_word_each_session_has_what_pipelines_may_change_but_the_process(

@@ -14,6 +14,10 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+# What a call of the engine raises, where that fails or is gone.
+_FAULTS = (Py4JError, PySparkException, OSError)
 
 
 def session_beside(first: SparkSession, conf: Mapping[str, str]) -> SparkSession:
@@ -37,11 +41,15 @@ def make_default(session: SparkSession) -> None:
 
 
 def end_session(session: SparkSession) -> None:
-    """End what a session may have left: queries that run still, and rows that are cached. Where the
-    engine is gone they are gone too."""
-    with suppress(Py4JError, PySparkException, OSError):
-        for query in session.streams.active:
+    """End what a session may have left: queries that run still, and rows that are cached. What
+    cannot be ended keeps nothing else from it; where the engine is gone all is gone too."""
+    left: list[StreamingQuery] = []
+    with suppress(*_FAULTS):
+        left = session.streams.active
+    for query in left:
+        with suppress(*_FAULTS):
             query.stop()
+    with suppress(*_FAULTS):
         session.catalog.clearCache()
 
 
@@ -50,5 +58,5 @@ def is_gone(session: SparkSession) -> bool:
     try:
         context: Any = session.sparkContext._jsc
         return context is None or bool(context.sc().isStopped())
-    except (Py4JError, PySparkException, OSError):
+    except _FAULTS:
         return True
