@@ -16,8 +16,8 @@ from tidemark.pipeline.schedules import PRESETS, last_time
 from tidemark.runs.due import is_due
 
 
-def due(place: Place, now: datetime) -> bool:
-    return is_due(place.pipeline, place.settings, now)
+def due(place: Place, now: datetime, clock: datetime | None = None) -> bool:
+    return is_due(place.pipeline, place.settings, now, clock or now)
 
 
 @pytest.fixture
@@ -45,6 +45,17 @@ def test_a_run_that_stands_for_the_very_time_is_that_run(hourly: Place) -> None:
     assert not due(hourly, at(13))
     assert not due(hourly, at(13, 59))
     assert due(hourly, at(14))
+
+
+def test_one_whose_newest_run_stands_for_a_time_to_come_is_due_for_the_run_to_say_why(
+    hourly: Place,
+) -> None:
+    ended(hourly, began=at(13, 5))
+    assert not due(hourly, at(13)), "clocks differ by some minutes"
+    ended(hourly, "ahead", began=at(18))
+    assert due(hourly, at(13))
+    assert not due(hourly, at(18, 30))
+    assert not due(hourly, at(13), clock=at(18)), "that a former time is asked for is no fault"
 
 
 def test_a_run_that_failed_or_is_held_counts(hourly: Place) -> None:

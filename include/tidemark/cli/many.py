@@ -170,7 +170,8 @@ def _due(named: Iterable[Named], many: Many) -> list[Named]:
     # delta-rs and Arrow, from here on.
     from tidemark.runs.due import is_due
 
-    return [one for one in named if is_due(one.pipeline, many.settings, many.stands_for)]
+    now, clock = many.stands_for, many.started
+    return [one for one in named if is_due(one.pipeline, many.settings, now, clock)]
 
 
 def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:

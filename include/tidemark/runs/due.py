@@ -9,12 +9,14 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.schedules import last_time
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.recent_runs import recent_runs
+from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.warehouse import Warehouse
 
 
-def is_due(pipeline: Pipeline, settings: Settings, now: datetime) -> bool:
-    """Is a pipeline to be run? `now` is in UTC. Without a schedule it never is; one that has not
-    run is, and so is one whose runs cannot be read, for the run to say why.
+def is_due(pipeline: Pipeline, settings: Settings, now: datetime, clock: datetime) -> bool:
+    """Is a pipeline to be run, by a run that stands for `now`? Without a schedule it never is; one
+    that has not run is, and so is one whose runs cannot be read, or whose newest one stands for a
+    time that is still to come by this machine's clock, for the run to say why. Times are in UTC.
 
     A run counts that failed, too: its next one is due at the next time. Of a run that was killed
     there is no row.
@@ -28,4 +30,6 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime) -> bool:
         return True
     # What is known of an interrupted run is when it began.
     stood_for = [run.scheduled_at or run.started_at for run in newest]
-    return not stood_for or stood_for[0] < last_time(pipeline.schedule, now)
+    if not stood_for or stood_for[0] > clock + TOLERATED:
+        return True
+    return stood_for[0] < last_time(pipeline.schedule, now)
