@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +12,20 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import RUN, SUCCEEDED
+from tests.quality.held import NOW, Held, bad_and_good
 from tidemark.airflow.assets import asset_of, tell_changed
 from tidemark.airflow.validate import PublishOperator
+from tidemark.errors import StorageUnavailable, TidemarkError
 from tidemark.pipeline.places import Places
+from tidemark.runs.publish_held import end_step
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 
 def publish(pipeline: Path, result: Path) -> dict[str, Any]:
     operator = PublishOperator(task_id="publish", pipeline_file=str(pipeline), result=str(result))
-    return operator.execute({})
+    events: Any = defaultdict(SimpleNamespace)
+    return operator.execute({"outlet_events": events})
 
 
 def test_only_gold_tables_that_the_run_changed_have_an_event_with_the_range_of_windows() -> None:
@@ -70,6 +76,51 @@ def test_what_its_checks_keep_back_is_not_published_where_validation_is_marked_a
     with pytest.raises(AirflowFailException, match="ChecksFailed: Run x is not published"):
         publish(write_pipeline("visits"), file)
     assert file.read_bytes() == before
+
+
+def held_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
+    """A held run with a row that its check forbids, of which no validation was made."""
+    held = Held(root, [{"fail": "total > 0"}])
+    file = held.place.write_file()
+    settings = root / "settings.yaml"
+    settings.write_text(json.dumps({"root": str(root), "pipelines": str(file.parent)}))
+    monkeypatch.setenv("TIDEMARK_SETTINGS", str(settings))
+    held.run(*bad_and_good())
+    return held
+
+
+def published(held: Held) -> dict[str, Any]:
+    return publish(Path(held.settings.pipelines, "clicks.yaml"), Path(held.uri()))
+
+
+@pytest.mark.parametrize("error", [None, StorageUnavailable("the store is away")])
+def test_a_run_that_no_validation_has_passed_is_validated_before_it_is_published(
+    error: TidemarkError | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = held_run(tmp_path, monkeypatch)
+    if error is not None:
+        run = read_result(RunResult, held.uri(), {})
+        end_step(run, held.uri(), held.settings, "validate", time.monotonic(), NOW, error)
+    before = held.files_of_gold()
+    with pytest.raises(AirflowFailException, match="Validation failed with ChecksFailed"):
+        published(held)
+    assert held.files_of_gold() == before
+    result = read_result(RunResult, held.uri(), {})
+    assert result.error is not None
+    assert (result.error.type, result.held) == ("ChecksFailed", True)
+
+
+def test_a_run_that_a_validation_has_passed_is_not_validated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = held_run(tmp_path, monkeypatch)
+    run = read_result(RunResult, held.uri(), {})
+    passed = end_step(run, held.uri(), held.settings, "validate", time.monotonic(), NOW, None)
+    # Its publish has failed, and is tried again.
+    error = StorageUnavailable("the store is away")
+    end_step(passed, held.uri(), held.settings, "publish", time.monotonic(), NOW, error)
+    assert published(held)["per_10m"]["windows"] == 3
+    assert not Path(held.place.places.quality).exists()
 
 
 def test_a_pipeline_file_that_broke_since_fails_the_task_for_good(

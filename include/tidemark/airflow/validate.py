@@ -69,7 +69,7 @@ class ValidateOperator(PipelineOperator):
             write_result(uri, found, settings.storage_options)
             # Also where the task fails then: a failed check is what people want to look at.
             self.data_docs = settings.docs_address(found.data_docs) if found.data_docs else None
-        self._tell(found)
+        _log_verdicts(self.log, found)
         if found.error is not None:
             raise failure("Validation", found.error)
         return {
@@ -79,11 +79,12 @@ class ValidateOperator(PipelineOperator):
             "data_docs": found.data_docs,
         }
 
-    def _tell(self, found: ValidationResult) -> None:
-        for verdict in found.verdicts:
-            self.log.info(_line(verdict))
-        if found.data_docs:
-            self.log.info("Data Docs: %s", found.data_docs)
+
+def _log_verdicts(log: Any, found: ValidationResult) -> None:
+    for verdict in found.verdicts:
+        log.info(_line(verdict))
+    if found.data_docs:
+        log.info("Data Docs: %s", found.data_docs)
 
 
 def _line(verdict: Any) -> str:
@@ -95,8 +96,9 @@ class PublishOperator(PipelineOperator):
     """Publishes a run into gold: one commit for each table, safe to repeat.
 
     `result` is the place of the run's result file, usually from the stream task's XCom. A run that
-    its checks keep back is not published, whatever state the task before is set to. The file gets
-    gold's versions and the seconds. Gold's versions and the windows published go to XCom, by table.
+    its checks keep back is not published, and one that no validation has passed yet is validated
+    first, whatever state the task before is set to. The file gets gold's versions and the seconds.
+    Gold's versions and the windows published go to XCom, by table.
     Of its outlets, gold tables, those get an event that this run changed, also where an earlier try
     had committed the change; the event's extra tells the range of windows.
     """
@@ -109,7 +111,8 @@ class PublishOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
-        # delta-rs and Arrow, which parsing a Dag must not load.
+        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+        from tidemark.quality.gate import validate_held
         from tidemark.runs.publish_held import publish_and_record
 
         with as_task_failure("Publishing"):
@@ -118,6 +121,13 @@ class PublishOperator(PipelineOperator):
             # An override has a reason and is recorded: marking a task as a success is none.
             if held.error is not None and held.error.type == ChecksFailed.__name__:
                 raise failure("Validation", held.error)
+            if not _has_passed(held):
+                now = datetime.now(UTC)
+                gated = validate_held(pipeline, held, self.result, settings, now)
+                _log_verdicts(self.log, gated.validation)
+                held = gated.run
+                if held.error is not None:
+                    raise failure("Validation", held.error)
             published = publish_and_record(pipeline, held, self.result, settings)
         if published.error is not None:
             raise failure("Publishing", published.error)
@@ -134,3 +144,8 @@ class PublishOperator(PipelineOperator):
                 table.published_windows,
                 table.gold,
             )
+
+
+def _has_passed(held: RunResult) -> bool:
+    """Has a validation let it through? A publish was not tried before one had."""
+    return "validate" in held.seconds and (held.error is None or "publish" in held.seconds)
