@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,17 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, DownstreamTasksSkipped
 
 from tests.kit.running import Place, clicks, succeed
+from tests.kit.windows import at, window
+from tests.quality.held import Held
+from tests.runs.pipelines import begun, ended
 from tidemark.airflow.assets import asset_of
 from tidemark.airflow.stream import StreamOperator
 from tidemark.airflow.validate import PublishOperator
 from tidemark.pipeline.places import Places
+from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.result_file import read_result
+from tidemark.runs.run import Run
+from tidemark.storage.result_file import read_result, write_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,13 +34,18 @@ RUN_AFTER = datetime(2026, 7, 1, 0, 10, tzinfo=UTC)
 
 
 class Instance:
-    """A task's try, as far as it is asked; the Dag run before it ended in this state."""
+    """A task's try, as far as it is asked; by Airflow the Dag run before it ended in this state."""
 
-    try_number = 1
+    dag_id = "clicks"
 
-    def __init__(self, state_before: str | None) -> None:
-        self.before = None if state_before is None else SimpleNamespace(state=state_before)
+    def __init__(self, state: str | None, before: str = "before", try_number: int = 1) -> None:
+        self.before = None if state is None else SimpleNamespace(state=state, run_id=before)
+        self.try_number = try_number
         self.pushed: dict[str, Any] = {}
+
+    def get_task_states(self, **_: Any) -> dict[str, Any]:
+        """All tasks were cleared."""
+        return {}
 
     def get_previous_dagrun(self) -> SimpleNamespace | None:
         return self.before
@@ -67,9 +78,15 @@ def stream(
     return operator.execute(context)
 
 
-def skipped(place: Place, run_id: str, state_before: str | None = "success") -> dict[str, Any]:
+def skipped(
+    place: Place,
+    run_id: str,
+    state: str | None = "success",
+    before: str = "before",
+    try_number: int = 1,
+) -> dict[str, Any]:
     """What the task pushes where it skips those after it; nothing where it does not."""
-    instance = Instance(state_before)
+    instance = Instance(state, before, try_number)
     try:
         stream(place, run_id, instance, skips=("validate", "publish"))
     except DownstreamTasksSkipped as skip:
@@ -109,6 +126,38 @@ def set_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
+@pytest.fixture
+def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A pipeline whose gold has all that was read; the look at what is new, which needs the
+    checkpoints of real queries, finds nothing. The run before succeeded."""
+    held = Held(tmp_path, [])
+    place = set_up(held.place, monkeypatch)
+    held.publish(held.run(window(at(10), key="a", total=1), run_id="before", began=at(10)))
+
+    begun(place)
+    hours = count(14)
+
+    def nothing_new(run: Run, _: datetime, uri: str) -> RunResult:
+        result = held.run(run_id=run.run_id, began=at(next(hours)))
+        write_result(uri, result, {})
+        record_run(place.warehouse.runs, result)
+        return result
+
+    monkeypatch.setattr("tidemark.runs.without_spark.run_without_spark", nothing_new)
+    return place
+
+
+def test_tasks_are_skipped_in_a_first_try_alone(idle: Place) -> None:
+    assert not skipped(idle, "second", try_number=2), "one of them may have failed before"
+    assert skipped(idle, "first", before="second")["skipped"] == ["validate", "publish"]
+
+
+def test_none_is_skipped_behind_a_run_that_airflow_does_not_see(idle: Place) -> None:
+    ended(idle, "manual", began=at(11))
+    assert not skipped(idle, "idle"), "it has no logical date, and its upkeep may have failed"
+    assert skipped(idle, "later", before="idle")
+
+
 @pytest.mark.parametrize("severity", ["warn", "fail"])
 def test_a_check_that_a_run_without_rows_does_not_keep_is_told_by_its_own_task(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severity: str
@@ -120,7 +169,7 @@ def test_a_check_that_a_run_without_rows_does_not_keep_is_told_by_its_own_task(
     # Fresh for the run that reads it, and not for one that stands for half a year later.
     place.land("1.json", [{"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1}])
     succeed(spark, place, "first", scheduled=datetime(2026, 1, 1, 11, tzinfo=UTC))
-    assert not skipped(place, "idle")
+    assert not skipped(place, "idle", before="first")
     result = read_result(RunResult, place.places.result("idle", 1), {})
     assert result.held, "it is for the next task"
 
@@ -149,9 +198,12 @@ def test_the_task_succeeds_without_spark_and_its_result_is_published(
 
 
 def _skips_the_others_where_nothing_is_left_to_do(place: Place) -> None:
+    before = "next"
     for state in (None, "failed", "running"):
-        assert not skipped(place, f"after {state}", state), "what was wrong may be so still"
-    pushed = skipped(place, "idle")
+        assert not skipped(place, f"after {state}", state, before), "what was wrong may be so still"
+        before = f"after {state}"
+    assert not skipped(place, "second", before="after running", try_number=2)
+    pushed = skipped(place, "idle", before="second")
     assert pushed["skipped"] == ["validate", "publish"]
     result = read_result(RunResult, pushed["result"], {})
     assert (result.outcome, result.held) == ("succeeded", False)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -119,14 +119,18 @@ class Submit:
         told["seen"] = str(self.folder / "seen.json")
         (self.folder / "plan.json").write_text(json.dumps(told))
 
-    def run(self, try_number: int = 1) -> dict[str, Any]:
-        """As in a process of its own, which is what each try is."""
+    def run(
+        self, try_number: int = 1, after: Mapping[str, str | None] | None = None
+    ) -> dict[str, Any]:
+        """As in a process of its own, which is what each try is. `after` are the tasks that a run
+        without news skips, in these states."""
         self.operator = StreamOperator(
             task_id="stream",
             pipeline_file=str(self.pipeline),
             conn_id="spark_default",
             spark_binary=str(self.folder / "spark-submit"),
         )
+        self.operator.followers = tuple(after or ())
         dag_run = SimpleNamespace(
             data_interval_end=self.data_interval_end,
             run_after=RUN_AFTER,
@@ -134,7 +138,12 @@ class Submit:
             triggering_user_name=None,
             dag_id="visits",
         )
-        task = SimpleNamespace(try_number=try_number)
+
+        def states(dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+            assert (dag_id, run_ids) == ("visits", [RUN])
+            return {RUN: {name: state for name, state in (after or {}).items() if name in task_ids}}
+
+        task = SimpleNamespace(try_number=try_number, dag_id="visits", get_task_states=states)
         context: Any = {"run_id": RUN, "ti": task, "dag_run": dag_run}
         return self.operator.execute(context)
 
@@ -187,6 +196,43 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
             }
         },
     }
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"validate": "skipped", "publish": "skipped", "state_check": "skipped"},
+        {"validate": "success", "publish": "success", "state_check": "success"},
+    ],
+)
+def test_a_later_try_fails_where_the_tasks_that_would_publish_its_run_are_over(
+    submit: Submit, after: dict[str, str | None]
+) -> None:
+    submit.plan(SUCCEEDED)
+    over = after["publish"]
+    with pytest.raises(AirflowFailException) as raised:
+        submit.run(2, after)
+    assert str(raised.value) == (
+        "The run is held, and nothing of this Dag run would publish it: validate: "
+        f"{over}, publish: {over} before this try. What it committed stays, and gold is as it was. "
+        "Clear this task together with those after it, or wait: the next run publishes what this "
+        "one left."
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"validate": None, "publish": None, "state_check": None},
+        {"validate": None, "publish": None, "state_check": "success"},
+        {},
+    ],
+)
+def test_a_later_try_succeeds_where_they_were_cleared_with_it(
+    submit: Submit, after: dict[str, str | None]
+) -> None:
+    submit.plan(SUCCEEDED)
+    assert submit.run(2, after)["result"]
 
 
 def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> None:

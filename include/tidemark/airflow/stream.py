@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import Context
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_lag, gauge_run
@@ -29,13 +29,17 @@ from tidemark.runs.results.result import RunResult
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.new_input import new_input_bytes
 
+_PUBLISHING = ("validate", "publish")
+_OVER = ("skipped", "success")
+
 
 class StreamOperator(JobOperator):
     """Submits a pipeline's run where Spark is needed, and decides from its result file.
 
     `followers` are the ids of the tasks after it that have nothing to do where a run has changed
-    nothing, and the Dag run before it succeeded: Airflow skips them then, without a process. Where
-    that one failed they run, so that what is wrong is not taken for mended.
+    nothing, and the run before it succeeded: Airflow skips them then, without a process. Where that
+    one failed they run, and so they do behind a later try, so that what is wrong is not taken for
+    mended.
     """
 
     followers: Sequence[str] = ()
@@ -87,12 +91,27 @@ class StreamOperator(JobOperator):
         if isinstance(done, SparkNeeded):
             self.log.info("Spark is started: %s", done.because)
             return None
-        if done.error is not None or not self.followers or not _succeeded_before(context):
+        # Of a later try one of them may have failed before.
+        if done.error is not None or not self.followers or context["ti"].try_number > 1:
             return done
         with as_task_failure(self.doing):
+            if not _succeeded_before(context, pipeline, settings):
+                return done
             published = _published_idle(pipeline, done, uri, settings)
         self._is_idle = published is not None
         return published or done
+
+    def ended(self, context: Context, result: RunResult) -> None:
+        """Raise where the run is held, and what would publish it is over: skipped by a try before,
+        or not cleared with this task."""
+        if not self.followers or context["ti"].try_number == 1:
+            return
+        if result.error is None and result.held and (over := _publishing_over(context)):
+            raise AirflowFailException(
+                f"The run is held, and nothing of this Dag run would publish it: {over} before "
+                "this try. What it committed stays, and gold is as it was. Clear this task "
+                "together with those after it, or wait: the next run publishes what this one left."
+            )
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """By how much there is to read, where this worker has set-up's flags for the JVM.
@@ -140,10 +159,29 @@ class StreamOperator(JobOperator):
             gauge_lag(pipeline.name, lag, datetime.now(UTC))
 
 
-def _succeeded_before(context: Context) -> bool:
-    """Did the Dag run of the next earlier logical date succeed? A run without one has none."""
+def _succeeded_before(context: Context, pipeline: Pipeline, settings: Settings) -> bool:
+    """Did all tasks of the run before succeed? Airflow tells the Dag run of the next earlier
+    logical date, and passes over those without one, so by the pipeline's own record that has to be
+    the run before."""
+    # delta-rs and Arrow, which parsing a Dag must not load.
+    from tidemark.runs.status.recent_runs import recent_runs
+    from tidemark.storage.warehouse import Warehouse
+
     before = context["ti"].get_previous_dagrun()
-    return before is not None and before.state == "success"
+    if before is None or before.state != "success":
+        return False
+    runs = recent_runs(Warehouse.of(pipeline.name, settings).runs.open(), pipeline.name, 2)
+    others = [one.run for one in runs if one.run != context["run_id"]]
+    return others[:1] == [before.run_id]
+
+
+def _publishing_over(context: Context) -> str:
+    """Which of the tasks that publish this run have ended already, for people; empty: none."""
+    task, run_id = context["ti"], str(context["run_id"])
+    # Clearing a task takes its state away.
+    found = task.get_task_states(dag_id=task.dag_id, task_ids=list(_PUBLISHING), run_ids=[run_id])
+    states = {name: str(state) for name, state in found.get(run_id, {}).items()}
+    return ", ".join(f"{name}: {how}" for name, how in states.items() if how in _OVER)
 
 
 def _published_idle(

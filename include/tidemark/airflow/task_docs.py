@@ -9,7 +9,7 @@ nothing yet. Spark is started only where there is something for it to do; where 
 published either, the tasks after it are skipped.
 
 **Failed?** The log's last lines say why, and whether a retry can help. What was committed stays:
-clear the task, or wait for the next run, which goes on from there.
+clear the task with those after it, or wait for the next run, which goes on from there.
 """,
     "validate": """\
 Holds what publish would write to the pipeline's checks, without Spark.
