@@ -30,7 +30,7 @@ from tests.end_to_end.looked_up import (
 from tests.kit.killed import killed
 from tests.kit.rewinding import rewound
 from tests.kit.running import accept_changed_file, clicks, run_warm, succeed
-from tests.streaming.audits import audit, backfill
+from tests.streaming.audits import accept_by_hand, audit, backfill
 from tidemark.gold.failing import failing_windows
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance
@@ -212,6 +212,7 @@ def test_audits_and_backfills_read_the_copies_that_gold_notes(
     place.write_rates()
     audited_equal(spark, place)
     DeltaTable(place.places.gold("named")).delete("airlines_name = 'Dan'")
+    accept_by_hand(place)
     backfill(spark, place, DAY, DAY + 14 * 24 * HOUR, table="named")
     # What held ones have read, and one that was killed after these.
     succeed(spark, place, "held", hold=True)

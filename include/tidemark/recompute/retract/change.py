@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import AwareDatetime
 
@@ -18,7 +18,9 @@ from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
 from tidemark.storage.result_file import Facts
-from tidemark.storage.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from tidemark.storage.warehouse import Warehouse
 
 
 class RetractedTable(Facts):
