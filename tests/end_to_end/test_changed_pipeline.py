@@ -57,7 +57,7 @@ def row(amount: int | None, size: int = 0, **more: Any) -> dict[str, Any]:
 def files_of(place: Place) -> dict[str, tuple[int, int]]:
     """All files of the pipeline's tables and checkpoints, with size and time."""
     folder = Path(place.places.folder)
-    apart = [folder / "lease", folder / "results", folder / "ops"]
+    apart = [folder / name for name in ("lease", "results", "ops", "status.json")]
     return {
         str(path): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tests.end_to_end.generations import WINDOW, changed, goes_on, is_right, migrated, rolled_back
 from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tests.kit.windows import at
-from tests.streaming.audits import audit, backfill_warm, event
+from tests.streaming.audits import accept_by_hand, audit, backfill_warm, event
 from tidemark.cli.console import report_console
 from tidemark.cli.trial.report import print_trial
 from tidemark.gold.state import gold_state
@@ -165,6 +165,7 @@ def test_a_value_that_is_more_than_any_number_counts_wherever_it_is_read(
     for name in place.pipeline.tables:
         assert counted(place, name) == [(0, "NaN", 2, 2, 2)], name
     DeltaTable(place.places.gold("append")).delete()
+    accept_by_hand(place)
     result = backfill_warm(spark, place, at(10, 0), at(10, 30), table="append")
     assert result.error is None, result.error
     assert counted(place, "append") == [(0, "NaN", 2, 2, 2)]
