@@ -563,3 +563,27 @@ def test_a_copy_is_read_however_old_it_is(spark: SparkSession, tmp_path: Path) -
     place.check()
     audited = audit(spark, place)
     assert all(not one.found.windows for one in audited.tables.values())
+
+
+@pytest.mark.parametrize("left", ["held", "killed"])
+def test_a_lookup_that_is_taken_back_before_its_run_was_published_leaves_gold_as_it_was(
+    spark: SparkSession, three_weeks: LookingUp, left: str
+) -> None:
+    place = three_weeks
+    before = {table: place.found(table) for table in TABLES}
+    said = [dict(one) for one in place.airlines]
+    # Each group goes by it.
+    for one in place.airlines:
+        one["name"], one["region"] = "Zoe", "us"
+    place.write_airlines()
+    if left == "held":
+        succeed(spark, place, "mistake", hold=True)
+    else:
+        with killed("before", "gold"):
+            assert run_warm(spark, place, "mistake").error is not None
+    for one, former in zip(place.airlines, said, strict=True):
+        one.update(former)
+    place.write_airlines()
+    succeed(spark, place, "taken back")
+    place.check()
+    assert {table: place.found(table) for table in TABLES} == before

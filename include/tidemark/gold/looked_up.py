@@ -76,11 +76,12 @@ def touched_by_lookups(
 
 
 def _pending(changes: DeltaTable, state: GoldState, operator: Operator, after_ms: int) -> pa.Table:
-    """What the next publish takes that was computed before this run."""
+    """What the next publish takes that was computed before this run; what went by it too, for a
+    lookup that was changed and changed back may bring it again."""
     with duckdb_in_utc() as connection:
         connection.register("changes", changes_between(changes, state.changes, changes.version()))
         connection.execute(latest(operator, counts_at_close(after_ms)))
-        sql = f'SELECT {listed(operator.located)} FROM latest WHERE "rows" > 0'
+        sql = f"SELECT {listed(operator.located)} FROM latest"
         return pa.table(connection.sql(sql).to_arrow_table())
 
 
