@@ -74,6 +74,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/cli/test_ledger.py": None,
     "tests/cli/test_run.py": None,
     "tests/cli/test_try_where_rows_are.py": None,
+    "tests/end_to_end/test_airflow_shared.py": None,
     "tests/end_to_end/test_backup.py": None,
     "tests/end_to_end/test_batches_of_bytes.py": None,
     "tests/end_to_end/test_broken_tables_of_ops.py": None,

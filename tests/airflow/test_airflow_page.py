@@ -18,9 +18,9 @@ SUFFIXES = ("", "__backfill", "__migrate", "__rewind", "__retract", "__maintenan
 ALL_DAGS = [f"ad_impressions{suffix}" for suffix in SUFFIXES]
 
 
-def dags_of(example: str) -> dict[str, Any]:
+def dags_of(example: str, of: str = "airflow.md") -> dict[str, Any]:
     found: dict[str, Any] = {}
-    exec(compile(example_after(page("airflow.md"), example), example, "exec"), found)
+    exec(compile(example_after(page(of), example), example, "exec"), found)
     return {name: value for name, value in found.items() if isinstance(value, DAG)}
 
 
@@ -36,6 +36,12 @@ def test_the_group_of_the_example_stands_before_what_needs_it(write_pipeline: Wr
     write_pipeline("ad_impressions")
     (dag,) = dags_of("group").values()
     assert dag.get_task("send").upstream_task_ids == {"ad_impressions.publish"}
+
+
+def test_the_example_of_a_shared_session_has_a_dag_for_the_schedule(write_pipeline: Write) -> None:
+    write_pipeline("ad_impressions", schedule="@hourly")
+    dags = dags_of("shared", "many.md")
+    assert list(dags) == [*ALL_DAGS, "shared-hourly"]
 
 
 def test_the_notifier_of_the_example_is_called_for_both(write_pipeline: Write) -> None:

@@ -137,7 +137,7 @@ def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     begun(place)
     hours = count(14)
 
-    def nothing_new(run: Run, _: datetime, uri: str) -> RunResult:
+    def nothing_new(run: Run, _: datetime, uri: str, then: None) -> RunResult:
         result = held.run(run_id=run.run_id, began=at(next(hours)))
         write_result(uri, result, {})
         record_run(place.warehouse.runs, result)

@@ -16,13 +16,16 @@ from tests.runs.pipelines import ended
 from tidemark.cli import many as command
 from tidemark.cli.job import JobEnd
 from tidemark.cli.main import app
-from tidemark.cli.many import Ended, Named, ended_table, exit_code_of, groups_of
+from tidemark.cli.many import Ended, ended_table, exit_code_of
 from tidemark.errors import InputLost, PipelineInvalid, RunFailed, StorageUnavailable
 from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.jvm import LARGE_BYTES
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs import together
 from tidemark.runs.requests import ManyRequest
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.together import groups_of
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError, write_result
 
@@ -239,11 +242,11 @@ def test_a_line_of_each_has_room_in_80_columns(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def named(name: str, **advanced: Any) -> Named:
-    return Named(name, pipeline_from_mapping(name, clicks(advanced=advanced)))
+def named(name: str, **advanced: Any) -> Pipeline:
+    return pipeline_from_mapping(name, clicks(advanced=advanced))
 
 
-def groups(pipelines: list[Named], spark: Mapping[str, str] | None = None) -> list[list[str]]:
+def groups(pipelines: list[Pipeline], spark: Mapping[str, str] | None = None) -> list[list[str]]:
     settings = Settings(root="/unused", spark=dict(spark or {}))
     return [[one.name for one in group.pipelines] for group in groups_of(pipelines, settings)]
 
@@ -271,7 +274,7 @@ def test_other_settings_of_the_process_are_another_start() -> None:
 
 def test_large_input_is_another_start(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"a": 1, "b": LARGE_BYTES, "c": 2}
-    monkeypatch.setattr(command, "new_input_bytes", lambda pipeline, _: sizes[pipeline.name])
+    monkeypatch.setattr(together, "new_input_bytes", lambda pipeline, _: sizes[pipeline.name])
     found = groups_of([named(name) for name in sizes], Settings(root="/unused"))
     assert [([one.name for one in group.pipelines], group.input_bytes) for group in found] == [
         (["a", "c"], 2),

@@ -17,9 +17,10 @@ import pytest
 from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY, Place, clicks, succeed
 from tests.storage.s3 import Requests, copy_to_store, s3_server
-from tidemark.cli.gate import AT_ONCE
+from tidemark.cli.gate import tell_verdicts
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.gate import at_once
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.sources.kinds import source_handle
@@ -87,7 +88,7 @@ def nothing_new(place: Place, settings: Settings, run_id: str) -> None:
     """What `tidemark run` does, which starts no Spark here."""
     run = replace(place.run(run_id), settings=settings)
     uri = run.places.result(run_id)
-    result = run_without_spark(run, datetime.now(UTC), uri, AT_ONCE)
+    result = run_without_spark(run, datetime.now(UTC), uri, at_once(tell_verdicts))
     assert isinstance(result, RunResult), result
     assert (result.held, result.error) == (False, None)
 

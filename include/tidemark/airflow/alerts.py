@@ -6,7 +6,7 @@ Airflow calls these in the Dag processor, once a Dag run has ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from tidemark.runs.results.newest_result import newest_try
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
+# The task that runs all pipelines of a shared Dag; no pipeline's group has a hyphen.
+SHARED_STREAM = "shared-stream"
 _LOG = logging.getLogger(__name__)
 # As Airflow's own callbacks: a notifier, or a function of the context.
 Callback = Callable[[Any], Any]
@@ -59,7 +61,7 @@ class Alert:
     def failed(self, context: Context) -> None:
         """For a Dag's `on_failure_callback`."""
         # Airflow gives no task where the run had none to show.
-        self._call(context, tuple(failed_tasks(context)) if "ti" in context else ())
+        self.call(context, tuple(failed_tasks(context)) if "ti" in context else ())
 
     def recovered(self, context: Context) -> None:
         """For a Dag's `on_success_callback`: calls nobody unless the run before failed.
@@ -68,9 +70,10 @@ class Alert:
         """
         before = context["ti"].get_previous_dagrun()
         if before is not None and before.state == "failed":
-            self._call(context, ())
+            self.call(context, ())
 
-    def _call(self, context: Context, failed: tuple[str, ...]) -> None:
+    def call(self, context: Context, failed: tuple[str, ...]) -> None:
+        """Tell of a Dag run in which these tasks failed."""
         run_id = str(context["run_id"])
         facts = RunFacts(self.pipeline, run_id, failed, self._result(run_id))
         for callback in self.then:
@@ -88,6 +91,38 @@ class Alert:
         except TidemarkError:
             _LOG.warning("The result of %s cannot be read", run_id, exc_info=True)
             return None
+
+
+@dataclass(frozen=True)
+class SharedAlert:
+    """The alerts of a Dag of several pipelines: each is told of its own tasks, those of the group
+    of its name, and of what they share."""
+
+    failures: tuple[Alert, ...]
+    recoveries: tuple[Alert, ...]
+
+    def ended(self, context: Context) -> None:
+        """For a Dag's `on_failure_callback` and its `on_success_callback`: a pipeline may be well
+        again in a run that failed because of another."""
+        if "ti" not in context:
+            return
+        failed = failed_tasks(context)
+        for alert in self.failures:
+            if own := _of(alert.pipeline, failed):
+                alert.call(context, own)
+        well = [one for one in self.recoveries if not _of(one.pipeline, failed)]
+        before = context["ti"].get_previous_dagrun() if well else None
+        if before is None:
+            return
+        failed_before = failed_tasks(context, before.run_id)
+        for alert in well:
+            if _of(alert.pipeline, failed_before):
+                alert.call(context, ())
+
+
+def _of(pipeline: str, tasks: Iterable[str]) -> tuple[str, ...]:
+    """Of a shared Dag's tasks those of a pipeline, and of all."""
+    return tuple(one for one in tasks if one.partition(".")[0] in (pipeline, SHARED_STREAM))
 
 
 def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from airflow.sdk import DAG, get_parsing_context
 
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.maintenance import maintenance_dag
 from tidemark.airflow.recompute import recompute_dags
+from tidemark.airflow.shared import shared_dag
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
@@ -25,6 +26,7 @@ from tidemark.pipeline.model import Pipeline, Table, Watermark
 from tidemark.pipeline.names import (
     BACKFILL_SUFFIX,
     DAG_SUFFIXES,
+    SHARED_PREFIX,
 )
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
@@ -50,6 +52,7 @@ def pipeline_dags(
     on_failure: Callback | Sequence[Callback] | None = None,
     on_recovery: Callback | Sequence[Callback] | None = None,
     root: str | Path | None = None,
+    session: Literal["own", "shared"] = "own",
 ) -> dict[str, DAG]:
     """Six Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
     name, `NAME__backfill`, `NAME__migrate`, `NAME__rewind` and `NAME__retract`, which are started
@@ -64,12 +67,18 @@ def pipeline_dags(
     that failed: Airflow notifiers, or functions of Airflow's context. The context has the run's
     facts as `tidemark` (`RunFacts`). They are called by the Dag processor.
 
+    With `session="shared"` pipelines of one schedule run in one Dag, with one start of Spark
+    (`shared_dag_id`); the stream of each has no schedule then, and runs by hand. A pipeline without
+    a schedule is in none.
+
     An invalid file is left out here, and `raise_invalid_pipelines` tells of it. A valid file of
     which no Dag can be made is left out too; the Dag processor's log tells why. What leaves none
     of the files a Dag is raised, so that Airflow shows it: SettingsInvalid for unusable settings,
     no root or a relative one, PipelineNotFound for a folder that is not there or whose files all
     lie in folders below, PipelineInvalid where no file is valid. An empty folder gives no Dag.
     """
+    if session not in ("own", "shared"):
+        raise ValueError(f'session={session!r} is none: "own", or "shared"')
     used = load_settings(settings, root=root)
     arguments = {**task_defaults(used), **(default_args or {})}
     task = {"conn_id": conn_id, **settings_of(settings, root, used)}
@@ -77,23 +86,39 @@ def pipeline_dags(
     made: list[DAG] = []
     place = existing_folder(folder or used.pipelines_folder)
     valid = list(_valid_pipelines(place))
-    if not valid and get_parsing_context().dag_id is None:
+    wanted = get_parsing_context().dag_id
+    if not valid and wanted is None:
         raise_invalid_pipelines(place)
+    sharing: dict[str, dict[str, Pipeline]] = {}
     for path, pipeline in valid:
         try:
-            made += _dags_of(
-                pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts
-            )
+            own = {"pipeline_file": str(path), **task}
+            shared = pipeline.schedule if session == "shared" else None
+            schedule = None if shared else pipeline.schedule
+            made += _dags_of(pipeline, schedule, used, arguments, own, alerts)
+            if shared:
+                sharing.setdefault(" ".join(shared.split()), {})[str(path)] = pipeline
         except Exception:  # noqa: BLE001  one file does not take the others out, whatever it is
             _LOG.exception("No Dag could be made of %s", path)
-    return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
+    for schedule, pipelines in sharing.items():
+        failures, recoveries = (
+            [_alert(then, one, task) for one in pipelines.values()] if then else []
+            for then in alerts
+        )
+        told, common = (failures, recoveries), _common_arguments(arguments)
+        made.append(shared_dag(pipelines, used, task, told, schedule, common))
+    return {dag.dag_id: dag for dag in made if wanted in (None, dag.dag_id)}
 
 
 def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
-    # A task's process parses the Dag file as well, and needs one Dag of it.
-    wanted = get_parsing_context().dag_id
+    # A task's process parses the Dag file as well, and needs one Dag of it; of a shared one the
+    # group of its pipeline.
+    wanted, task = get_parsing_context()
+    shared = wanted is not None and wanted.startswith(SHARED_PREFIX)
+    group, _, of_group = (task or "").partition(".")
     for path in pipeline_files(folder):
-        if wanted in (None, *(f"{path.stem}{suffix}" for suffix in _SUFFIXES)):
+        named = wanted in (None, *(f"{path.stem}{suffix}" for suffix in _SUFFIXES))
+        if named or (shared and (not of_group or group == path.stem)):
             try:
                 yield path, load_pipeline(path)
             except PipelineInvalid:
@@ -102,6 +127,7 @@ def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
 
 def _dags_of(
     pipeline: Pipeline,
+    schedule: str | None,
     settings: Settings,
     default_args: Mapping[str, Any],
     task: dict[str, Any],
@@ -111,7 +137,7 @@ def _dags_of(
     files = {name: value for name, value in task.items() if name != "conn_id"}
     places = Places(settings.root, pipeline.name)
     return (
-        _stream_dag(pipeline, places, arguments, task, alerts),
+        _stream_dag(pipeline, schedule, places, arguments, task, alerts),
         *recompute_dags(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
@@ -119,31 +145,33 @@ def _dags_of(
 
 def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[str, Any]:
     owner = {"owner": pipeline.owner} if pipeline.owner else {}
+    return _common_arguments({**default_args, **owner})
+
+
+def _common_arguments(default_args: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "start_date": START,
         "catchup": False,
         "max_active_runs": 1,
-        "default_args": {**default_args, **owner},
+        "default_args": dict(default_args),
         "tags": ["tidemark"],
     }
 
 
 def _stream_dag(
     pipeline: Pipeline,
+    schedule: str | None,
     places: Places,
     dag_arguments: dict[str, Any],
     task: dict[str, Any],
     alerts: _Told,
 ) -> DAG:
-    on_failure, on_recovery = (
-        Alert(then, pipeline.name, task["settings_file"], task["root"]) if then else None
-        for then in alerts
-    )
+    on_failure, on_recovery = (_alert(then, pipeline, task) if then else None for then in alerts)
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description,
         doc_md=describe(pipeline, places),
-        schedule=pipeline.schedule,
+        schedule=schedule,
         allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
         on_failure_callback=on_failure.failed if on_failure else None,
         on_success_callback=on_recovery.recovered if on_recovery else None,
@@ -152,6 +180,10 @@ def _stream_dag(
         tasks = pipeline_tasks(pipeline, places, **task, skipped_when_idle=True)
         tasks >> WatcherOperator(task_id=WATCHER, doc_md=TASK_DOCS[WATCHER])
     return dag
+
+
+def _alert(then: tuple[Callback, ...], pipeline: Pipeline, task: dict[str, Any]) -> Alert:
+    return Alert(then, pipeline.name, task["settings_file"], task["root"])
 
 
 def raise_invalid_pipelines(

@@ -29,7 +29,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pydantic import ValidationError
 
 from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
-from tidemark.airflow.pipeline_operator import PipelineOperator, started_by
+from tidemark.airflow.pipeline_operator import PipelineOperator, SettingsOperator, started_by
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master, without_loopback
@@ -48,92 +48,20 @@ _NOT_INSTALLED = object()
 GRACE = 3.0
 
 
-class JobOperator(PipelineOperator, SparkSubmitOperator):
-    """Submits a job of a pipeline; the subclasses say which, and what its result means.
+class SubmitOperator(SettingsOperator, SparkSubmitOperator):
+    """Runs spark-submit in a session of its own, which ends with the try, whatever ends that.
 
-    The job inherits the worker's environment, so no secret is on a command line.
-    Raises AirflowFailException when a retry cannot help, AirflowException when it can.
-    Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
+    The job inherits the worker's environment, so no secret is on a command line. Further arguments
+    are the provider's (`conf`, `driver_memory`, `spark_binary` …).
     """
-
-    # What the job is asked, what a failure calls it, its result, and the result for people.
-    request_type: ClassVar[type[PipelineRequest]]
-    doing: ClassVar[str]
-    result_type: ClassVar[type[Facts]]
-    log_lines: Callable[[Any], Iterable[str]]
-    # Does it begin by taking the lease? Where it cannot be had, none is started.
-    begins_with_lease: ClassVar[bool] = False
 
     # A first run over much history may take long.
     timeout = timedelta(hours=6)
 
-    def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         # A result belongs to one try, so a retry never attaches to the job of an earlier one.
-        super().__init__(
-            pipeline_file=pipeline_file,
-            durable=False,
-            multiple_outputs=True,
-            name=f"tidemark {Path(pipeline_file).stem}",
-            **kwargs,
-        )
+        super().__init__(durable=False, multiple_outputs=True, **kwargs)
         self._was_killed = False
-
-    def job_run_id(self, context: Context) -> str:
-        """The run id that the job works under; never that of a run of the stream, as the lease
-        takes over from an earlier try by it."""
-        return f"{self.request_type.kind}__{context['run_id']}"
-
-    def asked(self, context: Context) -> dict[str, Any]:
-        """What the job is asked besides pipeline, settings, run id and result: by the Dag's
-        parameters, without those that say nothing."""
-        return {name: of for name, of in context["params"].items() if of not in (None, "", [])}
-
-    @abstractmethod
-    def summary(self, result: Any, uri: str) -> dict[str, Any]:
-        """The facts of a result that go to XCom."""
-
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
-        """Run the job to its end; the summary goes to XCom."""
-        with as_task_failure(self.doing):
-            settings = self.own_settings()
-            check_root(settings)
-            check_master(settings, *self._master())
-        pipeline, run_id = Path(self.pipeline_file).stem, self.job_run_id(context)
-        uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
-        if (done := self.done_without_job(context, settings, uri)) is not None:
-            return self._decide(context, done, uri, None)
-        request = self._request(context, run_id, uri)
-        with as_task_failure(self.doing):
-            check_may_ask(request, settings)
-        if self.begins_with_lease and not getattr(request, "dry_run", False):
-            # delta-rs, which parsing a Dag must not load.
-            from tidemark.runs.pipeline_lease import check_lease
-
-            with as_task_failure(self.doing):
-                check_lease(self.own_pipeline(), settings, run_id, self.request_type.kind)
-        self.application = job_file(self.request_type.job)
-        self.application_args = request.arguments()
-        self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
-        before = self._earlier_result(uri, settings)
-        submit_error = self._submit(context)
-        result = self._written_result(uri, settings, submit_error)
-        # A Dag run that was deleted and made again has the same id, tries and result file.
-        if result == before:
-            raise without_result(
-                self._exit_status, f"{uri} is of an earlier run with this id."
-            ) from submit_error
-        return self._decide(context, result, uri, submit_error)
-
-    def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
-        """The result, as it was written to `uri`, where no job is needed; None where one is."""
-        return None
-
-    def job_variables(self, settings: Settings) -> dict[str, str]:
-        """Environment variables for spark-submit, besides the worker's own."""
-        return {}
-
-    def ended(self, context: Context, result: Any) -> None:
-        """What there is to do with a result, good or bad, before it decides on the task."""
 
     def on_kill(self) -> None:
         """End the whole job: the provider kills the JVM only, and leaves Python's driver.
@@ -155,28 +83,12 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         unknown = f", or there is no connection {self._conn_id}" if master == "yarn" else ""
         return master, f"of the connection {self._conn_id}{unknown}"
 
-    def _request(self, context: Context, run_id: str, result: str) -> PipelineRequest:
-        asked = {
-            "pipeline": self.pipeline_file,
-            "settings": self.settings_file,
-            "root": self.root,
-            "run_id": run_id,
-            "result": result,
-            **(started_by(context) if issubclass(self.request_type, RunRequest) else {}),
-            **self.asked(context),
-        }
-        try:
-            return self.request_type.model_validate(asked)
-        except ValidationError as error:
-            raise AirflowFailException(
-                f"{self.doing} was not started: its parameters are none that can be used. "
-                f"{fault_of(error).replace('argument --', 'The parameter ')}."
-            ) from error
-
     def _submit(self, context: Context) -> AirflowException | None:
         """Run spark-submit; its failure is returned, because the result file says more."""
         if self._was_killed:
             raise AirflowException(f"The task was ended before the job was started.\n{RETRY}")
+        # The provider would submit what it was asked before once more.
+        self._hook = None
         # The provider gives the job this process's own environment, which ends with the task.
         environment = without_loopback(os.environ, self._master()[0])
         for name in os.environ.keys() - environment.keys():
@@ -217,6 +129,113 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
             pids = ", ".join(str(mark.pid) for mark in left)
             self.log.error("These processes of the job could not be ended: %s", pids)
 
+    @property
+    def _on_cluster(self) -> bool:
+        return bool(self._hook and self._hook._connection["deploy_mode"] == "cluster")
+
+    @property
+    def _exit_status(self) -> int | None:
+        process = self._hook._submit_sp if self._hook else None
+        return process.returncode if process else None
+
+
+class JobOperator(PipelineOperator, SubmitOperator):
+    """Submits a job of a pipeline; the subclasses say which, and what its result means.
+
+    Raises AirflowFailException when a retry cannot help, AirflowException when it can.
+    """
+
+    # What the job is asked, what a failure calls it, its result, and the result for people.
+    request_type: ClassVar[type[PipelineRequest]]
+    doing: ClassVar[str]
+    result_type: ClassVar[type[Facts]]
+    log_lines: Callable[[Any], Iterable[str]]
+    # Does it begin by taking the lease? Where it cannot be had, none is started.
+    begins_with_lease: ClassVar[bool] = False
+
+    def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
+        name = f"tidemark {Path(pipeline_file).stem}"
+        super().__init__(pipeline_file=pipeline_file, name=name, **kwargs)
+
+    def job_run_id(self, context: Context) -> str:
+        """The run id that the job works under; never that of a run of the stream, as the lease
+        takes over from an earlier try by it."""
+        return f"{self.request_type.kind}__{context['run_id']}"
+
+    def result_place(self, context: Context, settings: Settings) -> str:
+        """Where the result of this try goes."""
+        places = Places(settings.root, Path(self.pipeline_file).stem)
+        return places.result(self.job_run_id(context), context["ti"].try_number)
+
+    def asked(self, context: Context) -> dict[str, Any]:
+        """What the job is asked besides pipeline, settings, run id and result: by the Dag's
+        parameters, without those that say nothing."""
+        return {name: of for name, of in context["params"].items() if of not in (None, "", [])}
+
+    @abstractmethod
+    def summary(self, result: Any, uri: str) -> dict[str, Any]:
+        """The facts of a result that go to XCom."""
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
+        """Run the job to its end; the summary goes to XCom."""
+        with as_task_failure(self.doing):
+            settings = self.own_settings()
+            check_root(settings)
+            check_master(settings, *self._master())
+        run_id, uri = self.job_run_id(context), self.result_place(context, settings)
+        if (done := self.done_without_job(context, settings, uri)) is not None:
+            return self._decide(context, done, uri, None)
+        request = self._request(context, run_id, uri)
+        with as_task_failure(self.doing):
+            check_may_ask(request, settings)
+        if self.begins_with_lease and not getattr(request, "dry_run", False):
+            # delta-rs, which parsing a Dag must not load.
+            from tidemark.runs.pipeline_lease import check_lease
+
+            with as_task_failure(self.doing):
+                check_lease(self.own_pipeline(), settings, run_id, self.request_type.kind)
+        self.application = job_file(self.request_type.job)
+        self.application_args = request.arguments()
+        self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
+        before = self._earlier_result(uri, settings)
+        submit_error = self._submit(context)
+        result = self._written_result(uri, settings, submit_error)
+        # A Dag run that was deleted and made again has the same id, tries and result file.
+        if result == before:
+            raise without_result(
+                self._exit_status, f"{uri} is of an earlier run with this id."
+            ) from submit_error
+        return self._decide(context, result, uri, submit_error)
+
+    def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
+        """The result, as it was written to `uri`, where no job is needed; None where one is."""
+        return None
+
+    def job_variables(self, settings: Settings) -> dict[str, str]:
+        """Environment variables for spark-submit, besides the worker's own."""
+        return {}
+
+    def ended(self, context: Context, result: Any) -> None:
+        """What there is to do with a result, good or bad, before it decides on the task."""
+
+    def _request(self, context: Context, run_id: str, result: str) -> PipelineRequest:
+        asked = {
+            "pipeline": self.pipeline_file,
+            "settings": self.settings_file,
+            "root": self.root,
+            "run_id": run_id,
+            "result": result,
+            **(started_by(context) if issubclass(self.request_type, RunRequest) else {}),
+            **self.asked(context),
+        }
+        try:
+            return self.request_type.model_validate(asked)
+        except ValidationError as error:
+            raise AirflowFailException(
+                f"{self.doing} was not started: its parameters are none that can be used. "
+                f"{fault_of(error).replace('argument --', 'The parameter ')}."
+            ) from error
+
     def _earlier_result(self, uri: str, settings: Settings) -> Any:
         with as_task_failure("Reading the result"), suppress(ResultUnreadable):
             return read_result(self.result_type, uri, settings.storage_options)
@@ -242,15 +261,6 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         if submit_error is not None:
             self.log.warning("It succeeded, yet spark-submit then failed: %s", submit_error)
         return self.summary(result, uri)
-
-    @property
-    def _on_cluster(self) -> bool:
-        return bool(self._hook and self._hook._connection["deploy_mode"] == "cluster")
-
-    @property
-    def _exit_status(self) -> int | None:
-        process = self._hook._submit_sp if self._hook else None
-        return process.returncode if process else None
 
 
 def job_file(module: str) -> str:

@@ -6,12 +6,16 @@ Names stand without tags, so that a plain StatsD server can tell pipelines and t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from airflow.sdk.observability.stats import gauge
 
+from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
 
 
@@ -39,6 +43,20 @@ def gauge_lag(pipeline: str, lag: Lag, now: datetime) -> None:
         # A file may be dated in the future.
         seconds = max(0.0, (now - lag.since).total_seconds()) if lag.since else 0
         gauge(f"tidemark.{pipeline}.source_lag_seconds", seconds)
+
+
+def gauge_source(pipeline: Pipeline, settings: Settings) -> str | None:
+    """Of sources that can tell, what came while a run was at work, as `gauge_lag` has it; else why
+    it is not known. What is in the way of asking is no failure of the run, which has ended."""
+    try:
+        lag = source_lag(pipeline, settings)
+    except TidemarkError as error:
+        return str(error)
+    if isinstance(lag, NotAsked):
+        return lag.because
+    if lag is not None:
+        gauge_lag(pipeline.name, lag, datetime.now(UTC))
+    return None
 
 
 def _figures(result: RunResult) -> Iterator[tuple[str, float]]:

@@ -16,6 +16,8 @@ from airflow.utils.session import create_session
 from fastapi import Depends
 from sqlalchemy import select
 
+from tidemark.pipeline.names import SHARED_PREFIX
+
 __all__ = ["DagAccess", "dag_access", "get_user"]
 
 
@@ -27,9 +29,9 @@ class DagAccess:
     readable: frozenset[str]
 
     def sees(self, pipeline: str, dag: str | None) -> bool:
-        """Whoever may read its Dag: the one that its last run noted, or that has its name. Where no
-        such Dag is known: whoever may read every Dag."""
-        of = dag or pipeline
+        """Whoever may read its Dag: the one that its last run noted, unless others share that, or
+        that has its name. Where no such Dag is known: whoever may read every Dag."""
+        of = pipeline if dag is None or dag.startswith(SHARED_PREFIX) else dag
         return of in self.readable if of in self.known else self.known <= self.readable
 
     def opens(self, dag: str) -> bool:

@@ -1,4 +1,5 @@
-"""A task that acts on one pipeline; by itself in Airflow's own process, without a JVM."""
+"""Tasks that read the settings, or act on one pipeline; by themselves in Airflow's own
+process, without a JVM."""
 
 from __future__ import annotations
 
@@ -38,12 +39,11 @@ def started_by(context: Context) -> dict[str, str]:
     return {"by": f"{user}{BY_AIRFLOW}" if user else "Airflow", "dag": dag_run.dag_id}
 
 
-class PipelineOperator(BaseOperator):
-    """Knows its pipeline's file and the settings'; both are read when the task runs.
+class SettingsOperator(BaseOperator):
+    """Knows the settings' file, which is read when the task runs.
 
     Without `settings_file` the settings are those that `load_settings` finds; a `root` goes before
-    theirs. Without an
-    `execution_timeout` the operator's own `timeout` holds.
+    theirs. Without an `execution_timeout` the operator's own `timeout` holds.
     """
 
     timeout: ClassVar[timedelta] = timedelta(minutes=30)
@@ -51,23 +51,29 @@ class PipelineOperator(BaseOperator):
     def __init__(
         self,
         *,
-        pipeline_file: str,
         settings_file: str | None = None,
         root: str | None = None,
         execution_timeout: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(execution_timeout=execution_timeout or self.timeout, **kwargs)
-        self.pipeline_file = pipeline_file
         self.settings_file = settings_file
         self.root = root
-
-    def own_pipeline(self) -> Pipeline:
-        """Raises PipelineInvalid: a task's `as_task_failure` tells of it."""
-        return load_pipeline(Path(self.pipeline_file))
 
     def own_settings(self) -> Settings:
         """Raises SettingsInvalid: a task's `as_task_failure` tells of it."""
         settings = load_settings(self.settings_file, root=self.root)
         hand_down_connections(settings)
         return settings
+
+
+class PipelineOperator(SettingsOperator):
+    """Knows its pipeline's file too, which is read when the task runs."""
+
+    def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline_file = pipeline_file
+
+    def own_pipeline(self) -> Pipeline:
+        """Raises PipelineInvalid: a task's `as_task_failure` tells of it."""
+        return load_pipeline(Path(self.pipeline_file))

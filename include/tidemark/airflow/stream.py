@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from tidemark.airflow.job import JobOperator
-from tidemark.airflow.metrics import gauge_lag, gauge_run
+from tidemark.airflow.metrics import gauge_run, gauge_source
 from tidemark.airflow.outcome import as_task_failure, log_lines
 from tidemark.airflow.pipeline_operator import started_by
 from tidemark.errors import TidemarkError
@@ -23,14 +23,16 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.verdicts import warnings
+from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.new_input import new_input_bytes
 
+if TYPE_CHECKING:
+    from tidemark.quality.validate import Validated
+
 _PUBLISHING = ("validate", "publish")
-_OVER = ("skipped", "success")
+OVER = ("skipped", "success")
 
 
 class StreamOperator(JobOperator):
@@ -43,6 +45,8 @@ class StreamOperator(JobOperator):
     """
 
     followers: Sequence[str] = ()
+    # Is publishing left to a task of its own?
+    hold: ClassVar[bool] = True
     _is_idle = False
     request_type = StreamRequest
     doing = "The run"
@@ -53,8 +57,8 @@ class StreamOperator(JobOperator):
         return str(context["run_id"])
 
     def asked(self, context: Context) -> dict[str, Any]:
-        stands_for, trigger = _schedule(context)
-        return {"hold": True, "scheduled_time": stands_for, "trigger": trigger}
+        stands_for, trigger = schedule_of(context)
+        return {"hold": self.hold, "scheduled_time": stands_for, "trigger": trigger}
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # as its base
         """Run the job to its end; the summary goes to XCom."""
@@ -68,6 +72,7 @@ class StreamOperator(JobOperator):
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+        from tidemark.quality.gate import at_once
         from tidemark.runs.preflight import SparkNeeded
         from tidemark.runs.run import Run
         from tidemark.runs.without_spark import run_without_spark
@@ -76,7 +81,7 @@ class StreamOperator(JobOperator):
             pipeline = self.own_pipeline()
         except TidemarkError:
             return None  # The job says what is wrong with it, in its result.
-        (stands_for, trigger), started = _schedule(context), started_by(context)
+        (stands_for, trigger), started = schedule_of(context), started_by(context)
         run = Run(
             pipeline,
             settings,
@@ -86,8 +91,9 @@ class StreamOperator(JobOperator):
             by=started["by"],
             dag=started["dag"],
         )
+        then = None if self.hold else at_once(self.tell_verdicts)
         with as_task_failure(self.doing):
-            done = run_without_spark(run, datetime.now(UTC), uri)
+            done = run_without_spark(run, datetime.now(UTC), uri, then)
         if isinstance(done, SparkNeeded):
             self.log.info("Spark is started: %s", done.because)
             return None
@@ -113,6 +119,11 @@ class StreamOperator(JobOperator):
                 "together with those after it, or wait: the next run publishes what this one left."
             )
 
+    def tell_verdicts(self, found: Validated) -> None:
+        """Log what the checks of a run said that publishes here."""
+        for verdict in found.verdicts:
+            self.log.info(verdict_line(verdict))
+
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """By how much there is to read, where this worker has set-up's flags for the JVM.
 
@@ -128,7 +139,12 @@ class StreamOperator(JobOperator):
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
         """What goes to XCom: small, and without anything that a pipeline's rows hold."""
         gauge_run(result)
-        self._gauge_lag()
+        try:
+            told = gauge_source(self.own_pipeline(), self.own_settings())
+        except TidemarkError as error:
+            told = str(error)
+        if told:
+            self.log.info("The lag of the source is not known: %s", told)
         return {
             "result": uri,
             "rows": result.rows.model_dump(exclude_none=True),
@@ -144,35 +160,25 @@ class StreamOperator(JobOperator):
             },
         }
 
-    def _gauge_lag(self) -> None:
-        """What came while the run was at work, of sources that can tell. What is in the way of
-        asking is no failure of the run, which has ended."""
-        try:
-            pipeline = self.own_pipeline()
-            lag = source_lag(pipeline, self.own_settings())
-        except TidemarkError as error:
-            self.log.info("The lag of the source was not asked for: %s", error)
-            return
-        if isinstance(lag, NotAsked):
-            self.log.info("The lag of the source is not known: %s", lag.because)
-        elif lag is not None:
-            gauge_lag(pipeline.name, lag, datetime.now(UTC))
-
 
 def _succeeded_before(context: Context, pipeline: Pipeline, settings: Settings) -> bool:
     """Did all tasks of the run before succeed? Airflow tells the Dag run of the next earlier
     logical date, and passes over those without one, so by the pipeline's own record that has to be
     the run before."""
+    before = context["ti"].get_previous_dagrun()
+    if before is None or before.state != "success":
+        return False
+    return is_last_run(before.run_id, pipeline, settings, str(context["run_id"]))
+
+
+def is_last_run(run_id: str, pipeline: Pipeline, settings: Settings, of: str) -> bool:
+    """Is a run the one before the run `of` a pipeline, by its own record?"""
     # delta-rs and Arrow, which parsing a Dag must not load.
     from tidemark.runs.status.recent_runs import recent_runs
     from tidemark.storage.warehouse import Warehouse
 
-    before = context["ti"].get_previous_dagrun()
-    if before is None or before.state != "success":
-        return False
     runs = recent_runs(Warehouse.of(pipeline.name, settings).runs.open(), pipeline.name, 2)
-    others = [one.run for one in runs if one.run != context["run_id"]]
-    return others[:1] == [before.run_id]
+    return [one.run for one in runs if one.run != of][:1] == [run_id]
 
 
 def _publishing_over(context: Context) -> str:
@@ -181,7 +187,7 @@ def _publishing_over(context: Context) -> str:
     # Clearing a task takes its state away.
     found = task.get_task_states(dag_id=task.dag_id, task_ids=list(_PUBLISHING), run_ids=[run_id])
     states = {name: str(state) for name, state in found.get(run_id, {}).items()}
-    return ", ".join(f"{name}: {how}" for name, how in states.items() if how in _OVER)
+    return ", ".join(f"{name}: {how}" for name, how in states.items() if how in OVER)
 
 
 def _published_idle(
@@ -202,7 +208,7 @@ def _published_idle(
     return None if run.error is not None else run
 
 
-def _schedule(context: Context) -> tuple[datetime, str]:
+def schedule_of(context: Context) -> tuple[datetime, str]:
     """The time that the run stands for, the end of its data interval where it has one, and what
     started it."""
     dag_run = context["dag_run"]

@@ -11,6 +11,20 @@ published either, the tasks after it are skipped.
 **Failed?** The log's last lines say why, and whether a retry can help. What was committed stays:
 clear the task with those after it, or wait for the next run, which goes on from there.
 """,
+    "shared_stream": """\
+Runs the pipelines of this Dag one after the other, and publishes what they changed; those that need
+Spark share its start. Where a pipeline has nothing new, its tasks are skipped.
+
+**Failed?** A job ended without any result. What was committed stays: clear the task, or wait for
+the next run. An error of one pipeline is told by its own tasks.
+""",
+    "shared_result": """\
+How the shared run of this pipeline ended, its Assets' events and gauges. Where the shared run left
+no result, and when it is tried again after a failure, the pipeline runs alone here.
+
+**Failed?** The log's last lines say why, and whether a retry can help. Clear the task, and the
+pipeline runs again, without the others.
+""",
     "validate": """\
 Holds what publish would write to the pipeline's checks, without Spark.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,16 @@ def pipeline_tasks(
         outlets=[asset_of(table, places) for table in pipeline.tables],
         **files,
     )
+    tasks = upkeep_tasks([stream, validate, publish], conn_id, files)
+    if skipped_when_idle:
+        stream.followers = [task.task_id for task in tasks[1:]]
+    return tasks
+
+
+def upkeep_tasks(
+    after: Sequence[BaseOperator], conn_id: str, files: dict[str, Any]
+) -> list[BaseOperator]:
+    """Some tasks one after the other, and behind them those of upkeep, as teardowns."""
     housekeeping = CheckpointHousekeepingOperator(
         task_id="checkpoint_housekeeping", doc_md=TASK_DOCS["checkpoint_housekeeping"], **files
     )
@@ -90,9 +101,6 @@ def pipeline_tasks(
         conn_id=conn_id,
         **files,
     )
-    upkeep = (housekeeping, check, compact)
-    tasks = [stream, validate, publish, *(task.as_teardown() for task in upkeep)]
+    tasks = [*after, *(task.as_teardown() for task in (housekeeping, check, compact))]
     chain(*tasks)
-    if skipped_when_idle:
-        stream.followers = [task.task_id for task in tasks[1:]]
     return tasks

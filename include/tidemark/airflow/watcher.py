@@ -12,6 +12,8 @@ from airflow.sdk import BaseOperator, Context, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
 WATCHER = "watcher"
+# In a Dag whose groups have names of pipelines, which have no hyphen.
+SHARED_WATCHER = "shared-watcher"
 
 
 class WatcherOperator(BaseOperator):
@@ -26,9 +28,14 @@ class WatcherOperator(BaseOperator):
         raise AirflowFailException(f"The run failed, because of: {names}. Their logs say why.")
 
 
-def failed_tasks(context: Context) -> list[str]:
-    """The tasks of this Dag run that failed, without those that had no chance and the watcher."""
-    run_id = str(context["run_id"])
+def failed_tasks(context: Context, run_id: str | None = None) -> list[str]:
+    """The tasks of a run of this Dag that failed, without those that had no chance and the watcher.
+    Without a `run_id`: of this run."""
+    run_id = run_id or str(context["run_id"])
     task = context["ti"]
     states = task.get_task_states(dag_id=task.dag_id, run_ids=[run_id]).get(run_id, {})
-    return [name for name, state in states.items() if state == "failed" and name != WATCHER]
+    return [
+        name
+        for name, state in states.items()
+        if state == "failed" and name not in (WATCHER, SHARED_WATCHER)
+    ]

@@ -25,7 +25,7 @@ import typer
 
 from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import AT_ONCE
+from tidemark.cli.gate import tell_verdicts
 from tidemark.cli.job import job_ended, result_there
 from tidemark.cli.report import advice
 from tidemark.cli.spark_log import log_beside
@@ -35,14 +35,13 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
+from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, spark_conf
-from tidemark.pipeline.settings.spark import of_the_process
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.requests import ManyRequest
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.new_input import new_input_bytes
+from tidemark.runs.together import JobGroup, groups_of
 from tidemark.storage.result_file import RunError
 from tidemark.storage.root import check_root
 
@@ -86,15 +85,6 @@ class Named:
         return self.pipeline.name
 
 
-@dataclass(frozen=True)
-class JobGroup:
-    """Pipelines that one JVM runs: those whose settings of the process are equal, and whose input
-    is large, or is not."""
-
-    pipelines: Sequence[Named]
-    input_bytes: int
-
-
 def run_many(many: Many, asked: Sequence[str], only_due: bool) -> None:
     """Run them once, and print what happened; typer.Exit where not all went well."""
     check_master(many.settings, many.master, "--master")
@@ -111,15 +101,16 @@ def run_many(many: Many, asked: Sequence[str], only_due: bool) -> None:
         else:
             print(f"{one.name}: Spark is needed: {looked.because}", file=sys.stderr)
             needing.append(one)
-    for group in groups_of(needing, many.settings):
-        ended += _ended_together(group, many)
+    by = {one.name: one.by for one in named}
+    for group in groups_of((one.pipeline for one in needing), many.settings):
+        ended += _ended_together(group, by, many)
     if not ended:
         print(f"None of {len(asked)} pipelines is due.")
         return
     ended.sort(key=lambda one: one.name)
     print_ended(ended, many.result("PIPELINE"))
     if many.hold:
-        _tell_how_to_publish(ended, {one.name: one.by for one in named}, many)
+        _tell_how_to_publish(ended, by, many)
     if code := exit_code_of(ended):
         raise typer.Exit(code)
 
@@ -151,21 +142,6 @@ def load_each(asked: Iterable[str], settings: Settings) -> tuple[list[Named], li
     return list(named.values()), invalid
 
 
-def groups_of(needing: Iterable[Named], settings: Settings) -> list[JobGroup]:
-    """The pipelines as few JVMs can run them, each group in the order in which they came."""
-    groups: dict[object, list[tuple[Named, int]]] = {}
-    given = spark_conf(settings)
-    for one in needing:
-        own = of_the_process({**given, **of_the_process(one.pipeline.advanced.spark)})
-        size = new_input_bytes(one.pipeline, settings)
-        key = (size >= LARGE_BYTES, tuple(sorted(own.items())))
-        groups.setdefault(key, []).append((one, size))
-    return [
-        JobGroup([one for one, _ in group], max(size for _, size in group))
-        for group in groups.values()
-    ]
-
-
 def _due(named: Iterable[Named], many: Many) -> list[Named]:
     # delta-rs and Arrow, from here on.
     from tidemark.runs.due import is_due
@@ -175,6 +151,7 @@ def _due(named: Iterable[Named], many: Many) -> list[Named]:
 
 
 def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
+    from tidemark.quality.gate import at_once
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
@@ -182,7 +159,8 @@ def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
     settings, uri = many.settings, many.result(one.name)
     run = Run(one.pipeline, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
     try:
-        outcome = run_without_spark(run, datetime.now(UTC), uri, None if many.hold else AT_ONCE)
+        then = None if many.hold else at_once(tell_verdicts)
+        outcome = run_without_spark(run, datetime.now(UTC), uri, then)
     except Exception as error:  # noqa: BLE001  whatever it is, the others are run
         if not isinstance(error, TidemarkError):
             traceback.print_exception(error)
@@ -190,11 +168,11 @@ def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
     return outcome if isinstance(outcome, SparkNeeded) else Ended(one.name, outcome)
 
 
-def _ended_together(group: JobGroup, many: Many) -> list[Ended]:
+def _ended_together(group: JobGroup, by: Mapping[str, str], many: Many) -> list[Ended]:
     """How the pipelines of a group ended, by one job for all of them."""
     names = [one.name for one in group.pipelines]
     request = ManyRequest(
-        pipelines=tuple(one.by for one in group.pipelines),
+        pipelines=tuple(by[name] for name in names),
         settings=many.settings_file,
         run_id=many.run_id,
         hold=many.hold,

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.exit_codes import failure_exit_code
-from tidemark.cli.gate import AT_ONCE, published
+from tidemark.cli.gate import published, tell_verdicts
 from tidemark.cli.job import run_job
 from tidemark.cli.many import Many, in_folder, run_many
 from tidemark.cli.options import Master, SettingsFile, absolute, instant
@@ -134,6 +134,7 @@ def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
     found = find_pipeline(pipeline, settings)
     leave_pandas_out_of_a_run(found)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.quality.gate import at_once
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
@@ -146,7 +147,8 @@ def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
     file = asked.settings_file
     run = Run(found, settings, run_id, epoch_ms(asked.stands_for), by=asked.by)
     with shared_handles():
-        outcome = run_without_spark(run, asked.started, uri, None if hold else AT_ONCE)
+        then = None if hold else at_once(tell_verdicts)
+        outcome = run_without_spark(run, asked.started, uri, then)
         if isinstance(outcome, SparkNeeded):
             print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
             request = StreamRequest(

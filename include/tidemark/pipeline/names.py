@@ -22,6 +22,8 @@ MIGRATE_SUFFIX = "__migrate"
 REWIND_SUFFIX = "__rewind"
 # … and its retractions' with this.
 RETRACT_SUFFIX = "__retract"
+# Of the ids of Dags that run several pipelines: no pipeline's name has a hyphen.
+SHARED_PREFIX = "shared-"
 # What these Dags do.
 DAG_SUFFIXES = {
     BACKFILL_SUFFIX: "backfills",

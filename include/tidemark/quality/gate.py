@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tidemark.errors import NotPublishable
+from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
 from tidemark.runs.acceptance import CheckOverride
-from tidemark.runs.publish_held import check_publishable, end_step
+from tidemark.runs.publish_held import check_publishable, end_step, publish_run
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.runs.without_spark import Step
 from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.warehouse import Warehouse
 
@@ -69,6 +73,27 @@ def accept(
         )
     record_verdicts(quality, run, now, overridden, accepted=accepted)
     return overridden
+
+
+def at_once(tell: Callable[[Validated], None]) -> Mapping[str, Step]:
+    """What a run without Spark does at once, unless it is held, as `run_without_spark` takes it: it
+    validates what it would publish, and publishes it, under its own lease and by the look in which
+    it judged what it found.
+
+    `tell` is given the verdicts. The steps raise ChecksFailed where a check keeps it back, and what
+    publish raises.
+    """
+
+    def validate(run: Run, outcome: Outcome, started: datetime) -> None:
+        result = run_result(run, outcome, started, {}, {})
+        found = validate_result(run.pipeline, result, run.settings, datetime.now(UTC))
+        tell(found)
+        check_none_failed(run.pipeline.name, run.run_id, found.verdicts)
+
+    def publish(run: Run, outcome: Outcome, started: datetime) -> None:
+        publish_run(run.pipeline, outcome, publish_note(run.run_id, started), run.warehouse)
+
+    return {"validate": validate, "publish": publish}
 
 
 def _validation_result(run: RunResult, found: Validated, now: datetime) -> ValidationResult:

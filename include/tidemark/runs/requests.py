@@ -176,10 +176,15 @@ class ManyRequest(JobRequest):
     trigger: str = Field(default="manual", description=StreamRequest.about("trigger"))
     hold: bool = Field(default=False, description=StreamRequest.about("hold"))
     by: str | None = Field(default=None, description=StreamRequest.about("by"))
+    dag: str | None = Field(default=None, description=StreamRequest.about("dag"))
+    root: str | None = Field(default=None, description=StreamRequest.about("root"))
+    try_number: int | None = Field(
+        default=None, description="Which try it is, for the names of result files."
+    )
 
     def of_one(self, pipeline: str, run_id: str, result: str) -> StreamRequest:
         """What it asks of one of its pipelines."""
-        shared = self.model_dump(exclude={"pipelines", "run_id"})
+        shared = self.model_dump(exclude={"pipelines", "run_id", "try_number"})
         return StreamRequest(**shared, pipeline=pipeline, run_id=run_id, result=result)
 
 

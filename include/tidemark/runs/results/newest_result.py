@@ -52,11 +52,16 @@ def _pinned(folder: str, settings: Settings) -> Iterator[tuple[str, RunResult]]:
 
 def newest_try(pipeline: str, settings: Settings, run_id: str) -> str | None:
     """The place of the result file of a run's newest try; None where no try left one."""
+    tries = results_of_tries(pipeline, settings, run_id)
+    return tries[max(tries)] if tries else None
+
+
+def results_of_tries(pipeline: str, settings: Settings, run_id: str) -> dict[int, str]:
+    """The places of the result files of a run's tries, by their numbers."""
     folder, _, name = Places(settings.root, pipeline).result(run_id).rpartition("/")
     of_a_try = re.compile(rf"{re.escape(name.removesuffix('.json'))}--try(\d+)\.json")
-    tries = {
-        int(match[1]): found
+    return {
+        int(match[1]): f"{folder}/{found}"
         for found in list_folder(folder, settings.storage_options)
         if (match := of_a_try.fullmatch(found))
     }
-    return f"{folder}/{tries[max(tries)]}" if tries else None

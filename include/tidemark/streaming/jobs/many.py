@@ -35,14 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipelines; the exit code. Never raises for an error that it can report."""
     asked = ManyRequest.read(argv)
     try:
-        settings = load_settings(asked.settings)
+        settings = load_settings(asked.settings, root=asked.root)
     except TidemarkError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return FAILED
     run_id = asked.run_id or manual_run_id(datetime.now(UTC))
     # A pipeline has the name of its file.
     requests = [
-        asked.of_one(one, run_id, Places(settings.root, Path(one).stem).result(run_id))
+        asked.of_one(
+            one, run_id, Places(settings.root, Path(one).stem).result(run_id, asked.try_number)
+        )
         for one in asked.pipelines
     ]
     return run_all(requests, SharedEngine(f"tidemark, {len(requests)} pipelines"))
