@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -222,6 +223,10 @@ def test_a_table_that_was_emptied_is_refused() -> None:
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OF_ITS_BYTES = base64.b64encode(PLACEHOLDER.encode()).decode()
+# Of PostGIS's types and of points: places that nobody is at.
+GEOMETRY = "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ=="
+GEOGRAPHY = "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA=="
+NOWHERE = {"x": -99999999.0, "y": -99999999.0, "wkb": None, "srid": None}
 
 
 @pytest.mark.parametrize(
@@ -230,6 +235,9 @@ OF_ITS_BYTES = base64.b64encode(PLACEHOLDER.encode()).decode()
         PLACEHOLDER, OF_ITS_BYTES, PLACEHOLDER.encode().hex(), [PLACEHOLDER], [OF_ITS_BYTES],
         [*PLACEHOLDER.encode()], {PLACEHOLDER: PLACEHOLDER}, {"within": [{"it": PLACEHOLDER}]},
         f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}', ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+        {"wkb": GEOMETRY, "srid": 4326}, {"wkb": GEOGRAPHY, "srid": 4326}, NOWHERE,
+        {"wkb": base64.b64decode(GEOMETRY).hex()}, base64.b64decode(GEOGRAPHY).hex(),
+        [float(byte) for byte in PLACEHOLDER.encode()],
     ],
 )  # fmt: skip
 def test_a_value_that_the_database_did_not_tell_is_no_value_of_the_row(value: Any) -> None:
@@ -241,6 +249,62 @@ def test_a_value_that_the_database_did_not_tell_is_no_value_of_the_row(value: An
     said = str(refused.value)
     assert "partition 0, offset 3, does not tell its row's value of `large`" in said
     assert "Nothing was read. Set REPLICA IDENTITY FULL" in said
+
+
+def test_a_point_that_was_not_told_is_known_as_java_writes_its_coordinates() -> None:
+    after = '{"id":7,"at":{"x":%s,"y":-9.9999999E7}}'
+    for x, lacks in (
+        ("-9.9999999E7", "at"),
+        ("-9.9E7", None),
+        ("null", None),
+        ('"-99999999"', None),
+    ):
+        said = f'{{"op":"u","after":{after % x}}}'
+        assert DEBEZIUM.change(message(3, '{"id":7}', said), LineReader()) == ("7", False, lacks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("bytes", PLACEHOLDER.encode(), b"as it is"),
+        ({"type": "array", "items": "bytes"}, [PLACEHOLDER.encode()], [b"as it is"]),
+        ({"type": "array", "items": {"type": "int", "logicalType": "date"}},
+         [*PLACEHOLDER.encode()], [95, 95]),
+        ({"type": "array", "items": "double"}, [*PLACEHOLDER.encode()], [95.0, 95.0]),
+        ({"type": "map", "values": "string"}, {PLACEHOLDER: PLACEHOLDER}, {"it": "is told"}),
+        ({"type": "record", "name": "Geometry", "fields": [
+            {"name": "wkb", "type": "bytes"}, {"name": "srid", "type": ["null", "int"]}]},
+         {"wkb": base64.b64decode(GEOMETRY), "srid": 4326}, {"wkb": b"\x01", "srid": 4326}),
+        ({"type": "record", "name": "Point", "fields": [
+            {"name": "x", "type": "double"}, {"name": "y", "type": "double"}]},
+         NOWHERE, {"x": -99999999.0, "y": 48.2}),
+    ],
+)  # fmt: skip
+def test_what_was_not_told_is_known_in_records_of_avro_too(
+    kind: Any, value: Any, told: Any
+) -> None:
+    row = {**ROW, "fields": [*ROW["fields"], {"name": "large", "type": ["null", kind]}]}
+    # A decimal beside it, which has no form of Python's in JSON.
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    row["fields"] += [{"name": "price", "type": price}]
+    before, *others = EVENT["fields"]
+    schema = {**EVENT, "fields": [{**before, "type": ["null", row]}, *others]}
+    texts = {
+        one: schema_text("AVRO", json.dumps(it), {}) for one, it in (("1", KEY), ("2", schema))
+    }
+    keys = RowKeys(
+        "debezium",
+        (("id",),),
+        MessageValues("avro", texts),
+        MessageValues("avro", texts, "key"),
+    )
+    for one, lacks in ((value, "large"), (told, None), (None, None)):
+        own = {"id": 7, "land": "DE"}
+        after = own | {"large": one, "price": Decimal("9.90")}
+        said = as_avro(own, None)
+        event_of_avro = written(2, schema, {"after": after, "op": "u"})
+        said.value = lambda data=event_of_avro: data
+        assert keys.change(said, LineReader()) == ("7", False, lacks)
 
 
 def test_a_value_that_was_not_told_does_no_harm_where_a_newer_message_has_the_whole_row() -> None:

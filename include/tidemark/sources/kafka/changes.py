@@ -11,8 +11,10 @@ by its key alone, so that one that is rejected takes the place of the row of bef
 
 Of a large value that an update left as it was, databases tell Debezium nothing, and `after` has a
 placeholder in its place: a text, of bytes their base64 or hex, an array of it, a map of it to
-itself, that map as text; of arrays of numbers its bytes, of UUIDs one made of them. Source:
-debezium.io, *Toasted values* and `unavailable.value.placeholder`; its UnchangedToastedPlaceholder.
+itself, that map as text; of arrays of numbers and dates its bytes, of UUIDs one made of them; of
+PostGIS's geometries and geographies, and of points, a place that nobody is at. Values of Avro come
+here as JSON too, so bytes are base64. Source: debezium.io, *Toasted values* and
+`unavailable.value.placeholder`; its UnchangedToastedPlaceholder.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
@@ -55,12 +58,24 @@ _READ = pa.schema(_FIELDS)
 _MOST_SHOWN = 5
 _PLACEHOLDER = "__debezium_unavailable_value"
 _ITS_BYTES = _PLACEHOLDER.encode()
+# Of a point each coordinate; of a geometry and a geography the point as WKB: that one, and
+# (179.999999, 89.999999).
+_NOWHERE = -99_999_999
+_GEOMETRY = bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1")
+_GEOGRAPHY = bytes.fromhex("0101000020e61000000c21e7fdff7f66401842cefbff7f5640")
+_OF_BYTES = (_ITS_BYTES, _GEOMETRY, _GEOGRAPHY)
 _PLACEHOLDERS = {
     *(_PLACEHOLDER, json.dumps({_PLACEHOLDER: _PLACEHOLDER}, separators=(",", ":"))),
-    *(base64.b64encode(_ITS_BYTES).decode(), _ITS_BYTES.hex()),
+    *(base64.b64encode(one).decode() for one in _OF_BYTES),
+    *(one.hex() for one in _OF_BYTES),
     str(UUID(bytes=hashlib.md5(_ITS_BYTES, usedforsecurity=False).digest(), version=3)),
 }
-_OF_NUMBERS: list[Number] = [str(byte).encode() for byte in _ITS_BYTES]
+# An array with an element for each byte: whole numbers, floating ones, and days as Avro has them.
+_ARRAYS: tuple[list[Any], ...] = (
+    [str(byte).encode() for byte in _ITS_BYTES],
+    [f"{byte}.0".encode() for byte in _ITS_BYTES],
+    [(date(1970, 1, 1) + timedelta(byte)).isoformat() for byte in _ITS_BYTES],
+)
 
 
 @dataclass(frozen=True)
@@ -185,8 +200,16 @@ def _has_placeholder(value: Any) -> bool:
     if kind is str:
         return value in _PLACEHOLDERS
     if kind is list:
-        return value == _OF_NUMBERS or any(map(_has_placeholder, value))
-    return kind is dict and any(map(_has_placeholder, value.values()))
+        return value in _ARRAYS or any(map(_has_placeholder, value))
+    if kind is not dict:
+        return False
+    is_point = _is_nowhere(value.get("x")) and _is_nowhere(value.get("y"))
+    return is_point or any(map(_has_placeholder, value.values()))
+
+
+def _is_nowhere(value: Any) -> bool:
+    # Java writes it as -9.9999999E7.
+    return type(value) is Number and float(value) == _NOWHERE
 
 
 def _text(value: Any) -> str | None:
