@@ -14,15 +14,19 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from tests.kit.windows import at, window
 from tests.quality.held import BEGAN, NOW, Held, verdict_of
 from tidemark.gold.pins import Dependency
+from tidemark.quality import record, rows_to_judge
 from tidemark.quality.record import record_verdicts
+from tidemark.quality.rows_to_judge import RowsToJudge
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.notes import IngestNote, as_metadata
+from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.rows import Rows
 
 GOOD, BAD = Rows(read=100, accepted=100), Rows(read=4, accepted=2, rejected={"malformed": 2})
 CHECK = {"fail": {"rejected_share": {"at_most": 0.05}}}
+KEPT = CheckVerdict(table=None, check="any", severity="fail", passed=True, observed="", rows=0)
 
 
 class Source:
@@ -147,9 +151,8 @@ def test_commits_that_were_judged_are_not_read_again(source: Source) -> None:
         source.commit(name, {"userMetadata": '{"kind": "ingest", "version": 99}'})
         source.commit(name, {})
     judged = source.run("before", 1, Rows())
-    kept = CheckVerdict(table=None, check="any", severity="fail", passed=True, observed="", rows=0)
     quality = source.held.place.warehouse.quality
-    record_verdicts(quality, judged, NOW, [kept], versions=judged.versions)
+    record_verdicts(quality, judged, NOW, [KEPT], versions=judged.versions)
     assert source.seen(source.run("idle", 2, Rows())) == (True, "0 (0 of 0 rows)")
     source.batch(0, GOOD)
     assert source.seen(source.run("next", 3, Rows()))[0]
@@ -170,3 +173,64 @@ def test_rows_of_a_run_that_failed_are_judged_with_those_of_the_next_and_are_no_
         False,
         "4 rows, 4 of them read by runs that were never judged, 0.04 times the mean 100.0 of 1",
     )
+
+
+@pytest.fixture
+def former(source: Source, monkeypatch: pytest.MonkeyPatch) -> Source:
+    """What a former version left, which noted with no verdict how far it judges: a run that was
+    published although a check failed, and whose rows changed no window that gold would note."""
+    source.batch(0, BAD)
+    run = source.run("overridden", 1, BAD, 0)
+    fields = [one for one in record.SCHEMA if one.name != "versions"]
+    with monkeypatch.context() as before:
+        before.setattr(record, "SCHEMA", pa.schema(fields))
+        record_verdicts(source.held.place.warehouse.quality, run, NOW, [KEPT], versions={})
+    assert "versions" not in source.held.verdicts()[0]
+    published = run.model_copy(update={"held": False})
+    record_run(source.held.place.warehouse.runs, published)
+    return source
+
+
+def test_the_first_run_after_an_upgrade_judges_no_rows_that_are_published(former: Source) -> None:
+    former.batch(1, GOOD, run="next")
+    assert former.seen(former.run("next", 2, GOOD, 1)) == (True, "0 (0 of 100 rows)")
+
+
+def test_the_first_run_after_an_upgrade_judges_what_was_read_since_the_last_publish(
+    former: Source,
+) -> None:
+    former.batch(1, BAD)
+    # Neither of these has published: a backfill notes how far bronze was, and no rejects.
+    failed = former.run("failed", 2, BAD, 1).model_copy(update={"outcome": "failed"})
+    filled = former.run("filled", 3, Rows()).model_copy(
+        update={"held": False, "versions": {"bronze": former.versions["bronze"]}}
+    )
+    for run in (failed, filled, former.run("held", 4, Rows())):
+        record_run(former.held.place.warehouse.runs, run)
+    told = "0.5 (2 of 4 rows, 4 of them read by runs that were never judged)"
+    assert former.seen(former.run("next", 5, Rows())) == (False, told)
+    assert former.seen(former.run("later", 6, Rows())) == (True, "0 (0 of 0 rows)")
+
+
+def test_how_far_was_judged_is_looked_for_in_the_newest_verdicts_alone(
+    former: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def asking(table: DeltaTable, pipeline: str, time: str, number: int) -> list[dict[str, Any]]:
+        asked.append(number)
+        return newest_rows(table, pipeline, time, number)
+
+    monkeypatch.setattr(rows_to_judge, "newest_rows", asking)
+    earlier = former.run("next", 2, Rows())
+    assert RowsToJudge(earlier, former.held.place.warehouse).earlier == Rows()
+    # Once of verdicts, which have no such column, and once of runs.
+    assert asked == [1, 1]
+    # Verdicts of acts tell no versions either.
+    many = [KEPT.model_copy(update={"check": f"{number}"}) for number in range(2_000)]
+    act = former.run("act", 3, Rows())
+    record_verdicts(former.held.place.warehouse.quality, act, NOW, many)
+    asked.clear()
+    later = former.run("later", 4, Rows())
+    assert RowsToJudge(later, former.held.place.warehouse).earlier == Rows()
+    assert asked == [1, 4, 16, 64, 256, 1]

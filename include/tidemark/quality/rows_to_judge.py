@@ -6,7 +6,7 @@ publishes with its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -16,6 +16,7 @@ from tidemark.gold.plan import noted_name
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.found import REJECTS
+from tidemark.runs.recorded_runs import INTERRUPTED, SUCCEEDED
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.notes import IngestNote, note_of
 from tidemark.storage.delta.opened import newest_first
@@ -24,6 +25,9 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.warehouse import Warehouse
+
+# Rows of a table of `ops` that are asked for at most: acts leave some that tell nothing here.
+_MOST_ASKED = 256
 
 
 @dataclass(frozen=True)
@@ -58,21 +62,28 @@ class RowsToJudge:
     @cached_property
     def _judged_to(self) -> dict[str, int]:
         """The newest versions of bronze and rejects whose rows were judged, or are published."""
-        validated = self._validated_to()
+        # A former version noted with no verdict how far it judges, and gold notes these versions
+        # only now and then where no window changes: what a published run has found is published.
+        known = self._newest_versions(self.warehouse.quality) or self._newest_versions(
+            self.warehouse.runs, (SUCCEEDED, INTERRUPTED)
+        )
         return {
-            name: max(validated.get(name, -1), self._published_to(name))
-            for name in (BRONZE, REJECTS)
+            name: max(known.get(name, -1), self._published_to(name)) for name in (BRONZE, REJECTS)
         }
 
-    def _validated_to(self) -> dict[str, int]:
-        """By the newest verdicts on a run before this one, so that a repeat finds the same."""
-        table, asked = self.warehouse.quality.open(), 1
-        while table is not None:
+    def _newest_versions(self, place: TablePlace, outcomes: Collection[str] = ()) -> dict[str, int]:
+        """Those that the newest row of a table of `ops` notes, of a run before this one, so that a
+        repeat finds the same. `outcomes`: what that run came to, where that is asked."""
+        table, asked = place.open(), 1
+        while table is not None and asked <= _MOST_ASKED:
             rows = newest_rows(table, self.run.pipeline, "started_at", asked)
             for row in rows:
-                if row["started_at"] < self.run.started_at and row.get("versions"):
-                    return dict(row["versions"])
-            if len(rows) < asked:
+                versions = dict(row.get("versions") or ())
+                # Acts note none, or that of bronze alone.
+                is_told = REJECTS in versions and row["started_at"] < self.run.started_at
+                if is_told and (not outcomes or row["outcome"] in outcomes):
+                    return versions
+            if len(rows) < asked or "versions" not in rows[0]:
                 break
             asked *= 4
         return {}
