@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
+from tests.kit.time_zones import clocks
 from tidemark.runs.preflight import SparkNeeded
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
@@ -245,6 +246,20 @@ def test_rows_of_bronze_that_were_not_aggregated_are_for_spark(unpublished: Plac
 def test_a_changed_pipeline_file_is_for_spark(pristine: Place) -> None:
     place = pristine.again(watermark={"delay": "11 minutes"})
     assert because(place).startswith("the pipeline's file, or Tidemark, is another")
+
+
+def test_other_rules_of_a_zone_are_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+    zone, until = "Asia/Almaty", datetime(2025, 12, 31, 18, tzinfo=UTC)
+    days = clicks()["tables"]["per_10m"] | {"window": {"calendar": "day", "zone": zone}}
+    place = Place(tmp_path / "root", clicks(tables={"per_10m": days}))
+    place.land("1.json", ROWS)
+    with clocks(tmp_path / "before", zone, 6, {}):
+        succeed(spark, place, "first")
+        done(place)
+    with clocks(tmp_path / "since", zone, 6, {until: 5}):
+        assert because(place) == (
+            "per_10m: the clocks of Asia/Almaty at 2025-12-31T18:00:00Z: UTC+06:00 → UTC+05:00"
+        )
 
 
 def test_a_changed_check_is_none_of_the_queries(pristine: Place) -> None:

@@ -13,7 +13,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.former import former_generation
 from tidemark.recompute.predecessors import Predecessors, predecessors
-from tidemark.runs.contract.check import compare_contracts, contract_differences
+from tidemark.runs.contract.check import compare_contracts, differences_here
 from tidemark.runs.contract.contract import Contract, contract_of, read_contract
 from tidemark.storage.warehouse import Warehouse
 
@@ -49,7 +49,7 @@ def change_of(
             f"{table} of {pipeline.name} has no generation yet: the next run begins its first one, "
             "with all of bronze. Nothing was written."
         )
-    own = contract_differences(contract, asked)
+    own = differences_here(contract, asked, Warehouse.of(pipeline.name, settings))
     of_ingest = (found for found in compared.differences if found.query == INGEST)
     in_the_way = [
         found

@@ -18,6 +18,7 @@ from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.clocks import watermark_due_ms
+from tidemark.runs.contract.zone_changes import why_zones_differ
 from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
@@ -50,6 +51,8 @@ def run_preflight(run: Run) -> NothingNew | SparkNeeded:
         return SparkNeeded("what the source changed is being followed, and that is not finished")
     check_losses(run.pipeline, run.warehouse)
     if because := _why_to_ingest(run) or why_to_copy(run) or why_tables_do_not_fit(run):
+        return SparkNeeded(because)
+    if because := why_zones_differ(run):
         return SparkNeeded(because)
     tables = {name: run.table(name) for name in run.pipeline.tables}
     repaired = {}

@@ -34,6 +34,7 @@ from tidemark.runs.contract.aggregate_changes import aggregate_changes
 from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
+from tidemark.runs.contract.zone_changes import zone_changes
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.warehouse import Warehouse
@@ -76,7 +77,9 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
     unfinished: list[RecordedQuery] = []
     for query in queries_of(pipeline, settings):
         changes = (
-            () if query.recorded is None else contract_differences(query.recorded, query.asked)
+            ()
+            if query.recorded is None
+            else differences_here(query.recorded, query.asked, warehouse)
         )
         if changes and not (query.planned or query.migrated):
             queries.append(replace(query, recorded=None))
@@ -97,6 +100,14 @@ def contract_differences(recorded: Contract, asked: Contract) -> tuple[Differenc
     it. Pure."""
     compare = ingest_changes if asked.query == INGEST else aggregate_changes
     return tuple(_with_acceptance(recorded, found) for found in compare(recorded, asked))
+
+
+def differences_here(
+    recorded: Contract, asked: Contract, warehouse: Warehouse
+) -> tuple[Difference, ...]:
+    """The same, and what this machine and the warehouse tell: whether a zone has other rules."""
+    differences = contract_differences(recorded, asked)
+    return (*differences, *zone_changes(recorded, asked, warehouse.bronze))
 
 
 def _with_acceptance(recorded: Contract, found: Difference) -> Difference:
@@ -130,7 +141,7 @@ def _to_record(query: RecordedQuery, warehouse: Warehouse) -> Contract:
     """The contract of a query that begins, changed, or was recorded by another Tidemark."""
     contract, recorded = query.asked, query.recorded
     if recorded is not None:
-        if recorded.is_of(contract.pipeline) and not query.adopted:
+        if recorded.says(contract) and not query.adopted:
             return recorded
         if never_committed(query, warehouse):
             _remove_state(query, warehouse)
@@ -239,7 +250,7 @@ def _is_recorded(query: RecordedQuery) -> bool:
     if query.recorded is None or query.adopted:
         return False
     is_ours = query.recorded.tidemark == told_version()
-    return is_ours and query.recorded.is_of(query.asked.pipeline)
+    return is_ours and query.recorded.says(query.asked)
 
 
 def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> Admitted:

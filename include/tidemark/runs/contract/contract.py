@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
+from tidemark.operators.calendars.rules import rules_of
 from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.model import CalendarTable, Pipeline, Table
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -87,8 +88,10 @@ class Contract(_Frozen):
     `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
     `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
     without its checks. `accepted` are changes that the next run may take, `taken` those that runs
-    took. `seed` is None for a first generation, whose query read all of bronze. `tidemark` wrote it
-    last, so that every run of another build writes it anew; None: before versions were told.
+    took. `seed` is None for a first generation, whose query read all of bronze. `zone_rules` are
+    those of the zone whose days or months the table has; None: of no table of the kind, or of
+    before they were noted. `tidemark` wrote it last, so that every run of another build writes it
+    anew; None: before versions were told.
     """
 
     version: Literal[1] = 1
@@ -100,6 +103,7 @@ class Contract(_Frozen):
     accepted: tuple[AcceptedChange, ...] = ()
     taken: tuple[AcceptedChange, ...] = ()
     seed: Seed | None = None
+    zone_rules: dict[datetime, int] | None = None
     tidemark: str | None = None
 
     def with_types(self, types: dict[str, str]) -> Contract:
@@ -112,6 +116,10 @@ class Contract(_Frozen):
         """Was it recorded of exactly this content? The order of columns and measures counts, and
         checks do not: no query knows of them."""
         return self.pipeline.model_dump_json() == pipeline.without_checks().model_dump_json()
+
+    def says(self, asked: Contract) -> bool:
+        """Is there nothing to record of what a query of this content would start with?"""
+        return self.is_of(asked.pipeline) and self.zone_rules == asked.zone_rules
 
 
 def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
@@ -128,6 +136,7 @@ def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
         ),
         settings={**_fixed_settings(pipeline, settings), **_of_kind(table)},
         pipeline=pipeline,
+        zone_rules=rules_of(table.window.zone) if isinstance(table, CalendarTable) else None,
     )
 
 
