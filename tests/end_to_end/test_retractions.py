@@ -4,7 +4,7 @@ is refused; and ended at each of its commit points, an act is finished by a repe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
+from tests.end_to_end.generations import migrate
 from tests.kit.killed import killed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm
@@ -455,3 +456,30 @@ def test_rows_of_other_dates_stay_where_one_task_wrote_them_all(
     assert sorted(found) == kept
     assert len(place.gold("per_10m").to_pylist()) == len(kept)
     assert audit(spark, place).outcome == "equal"
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_table_that_was_out_of_the_file_meanwhile_is_computed_anew(
+    spark: SparkSession, tmp_path: Path, undone: bool
+) -> None:
+    table = clicks()["tables"]["per_10m"]
+    both = Place(tmp_path / "root", clicks(tables={"kept": table, "per_10m": table}))
+    alone = replace(both, content={**both.content, "tables": {"kept": table}})
+    day = "2026-07-01T10:0"
+    both.land(
+        "0.json", [{"at": f"{day}{n}:00Z", "key": k, "amount": 1} for n, k in enumerate("ax")]
+    )
+    succeed(spark, both, "first")
+    result = retracted(spark, alone, where="key = 'x'")
+    if undone:
+        assert result.change is not None
+        retracted(spark, alone, undo=result.change.id)
+    both.land("1.json", [{"at": f"{day}5:00Z", "key": "a", "amount": 1}])
+    error = run_warm(spark, both, "second").error
+    assert error is not None
+    assert error.type == "TableLost"
+    assert "were retracted, or brought back" in error.message
+    computed = migrate(spark, both, rebuild=True)
+    assert computed.error is None, computed.error
+    succeed(spark, both, "third")
+    assert audit(spark, both).outcome == "equal"

@@ -46,6 +46,7 @@ from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, FoundQuery, FoundTable, TableInventory, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.runs.ledger_fit import misfits
+from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
@@ -482,7 +483,8 @@ def _changed_since(
             rewound=True,
         )
     is_other = one in table.others
-    if is_other and (act := _newest_note(one, noted, RetractedNote)) is not None:
+    act = _newest_note(one, noted, RetractedNote)
+    if act is not None and not _is_at_work(table, act):
         yield Loss(
             one.name,
             one.uri,
@@ -497,6 +499,12 @@ def _changed_since(
     after = max(noted, _accepted(table, one)) if is_other else noted
     if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
         yield _by_hand(table, one, by_hand, of)
+
+
+def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:
+    """Is an act not finished, in which the tables begin their generations last?"""
+    unfinished = unfinished_act(table.warehouse)
+    return unfinished is not None and unfinished.id == act.id
 
 
 def _has_another_history(table: TableInventory, one: FoundTable, version: int) -> bool:
