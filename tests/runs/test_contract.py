@@ -440,3 +440,45 @@ def test_a_measure_that_only_has_another_name_is_told_of_renamed_from() -> None:
     assert "renamed_from" not in told.reason
     (told,) = found(table(measures={"b": "sum(size)", "a": "sum(amount)"}))
     assert "say `renamed_from: {b: size, a: amount}` in the table" in told.reason
+
+
+SHOP = {"shop": {"table": "dims/shops", "on": {"key": "code"}, "columns": {"city": "string"}}}
+DAILY = {"calendar": "day", "zone": "Europe/Vienna"}
+
+
+def daily(of_source: dict[str, Any], key: str, measure: str, **changes: Any) -> Contract:
+    """A table of days, which any run computes from bronze."""
+    table = {"window": DAILY, "group_by": [key], "measures": {"found": measure}}
+    made = clicks(tables={"per_10m": table}, **changes)
+    made["source"] = made["source"] | of_source
+    return contracts(made)[1]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("looked_up", "own", "what"),
+    [
+        (
+            daily({}, "shop.city", "count(*)", lookup=SHOP),
+            daily({"derive": {"shop_city": "upper(key)"}}, "shop_city", "count(*)"),
+            {"group_by", "lookup.shop"},
+        ),
+        (
+            daily({}, "key", "max(shop.city)", lookup=SHOP),
+            daily(
+                {"columns": clicks()["source"]["columns"] | {"shop": "struct<city: string>"}},
+                *("key", "max(shop.city)"),
+            ),
+            {"lookup.shop"},
+        ),
+    ],
+    ids=["a key", "a measure's column"],
+)
+def test_a_name_that_gold_keeps_for_another_column_needs_a_new_generation(
+    looked_up: Contract, own: Contract, what: set[str], turned: bool
+) -> None:
+    old, new = (own, looked_up) if turned else (looked_up, own)
+    refused = [
+        one for one in contract_differences(old, new) if one.verdict is ChangeVerdict.NEW_GENERATION
+    ]
+    assert {one.what for one in refused} == what

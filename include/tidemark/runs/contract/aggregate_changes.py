@@ -46,6 +46,9 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     yield from _of_lookups(query, before, after)
     yield from _widened(query, recorded.pipeline.source, asked.pipeline.source)
     yield from _keys(query, recorded.keys, asked.keys)
+    if recorded.keys == asked.keys and old.group_by != new.group_by:
+        reason = "Gold has one name for both, and would hold a mixture"
+        yield _refused(query, "group_by", _list(old.group_by), _list(new.group_by), reason)
     yield from _measures(query, recorded.measures, asked.measures, new.renamed_from)
     if old.output_mode != new.output_mode:
         yield _refused(query, "output_mode", old.output_mode, new.output_mode, _MODES)
@@ -65,6 +68,10 @@ def _of_lookups(
     query: str, old: Mapping[str, Lookup], new: Mapping[str, Lookup]
 ) -> Iterator[Difference]:
     """What differs of the lookups that a table names columns of, before and after."""
+    for name in old.keys() ^ new.keys():
+        said, says = ("none", "a lookup") if name in new else ("a lookup", "none")
+        reason = "What has its name is another column then"
+        yield _refused(query, f"lookup.{name}", said, says, reason)
     for name in (name for name in old if name in new):
         one, other = old[name], new[name]
         if one.place != other.place:
