@@ -19,12 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.errors import TidemarkError
+from tidemark.errors import LedgerUnbalanced, TidemarkError
 from tidemark.judge.rules import rules_of
+from tidemark.operators.operator import listed
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.committed import (
@@ -33,14 +36,17 @@ from tidemark.sources.committed import (
     commit_note,
     committed_before,
 )
+from tidemark.sources.kinds import row_origin
 from tidemark.sources.source import Reading
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import IngestNote
 from tidemark.storage.delta.place import TablePlace, shared_handles
 from tidemark.storage.delta.rows import Rows
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.append import Append, WrittenRows, append
 from tidemark.streaming.run.queries import Running, start_query
 from tidemark.streaming.sources.streams import StreamedSource
 
@@ -126,6 +132,7 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
+            _check_judged_alike(ingest, number, committed, judged)
             judged = _as_repeated(ingest, committed, judged)
         ingest.streamed.placed.confirm(ingest.checkpoint, number)
         note = _note(ingest, batch, judged, committed)
@@ -155,6 +162,47 @@ def _note(
     )
 
 
+def _check_judged_alike(
+    ingest: Ingest, number: int, committed: Committed, judged: JudgedBatch
+) -> None:
+    """LedgerUnbalanced where a batch that bronze has is judged otherwise now: its rows would be in
+    bronze and in rejects, or in neither, and read would be what both hold. Nothing is appended.
+
+    Of parts that have not changed as many rows are accepted as before, and none that is rejected is
+    in bronze: so each is in one of them. Compaction may have taken messages since.
+    """
+    if not _same_verdicts(committed, judged):
+        return
+    before = (committed.rows.read, committed.rows.accepted)
+    now = (judged.counts.read, judged.counts.accepted)
+    fewer = committed.rows.offsets is not None and now[0] < before[0]
+    both = 0 if fewer else _in_bronze(ingest, number, judged.rejected)
+    if both or (now != before and not fewer):
+        raise LedgerUnbalanced(
+            f"Batch {number} of {ingest.pipeline.name} was begun by a run that accepted "
+            f"{before[1]:,} of {before[0]:,} rows, which bronze has. The same parts of the source "
+            f"are judged otherwise now: {now[1]:,} of {now[0]:,} are accepted, and {both:,} of the "
+            "others are in bronze. Nothing was appended, and no retry will help. Was Tidemark, "
+            "Spark or a setting changed since? Run the pipeline once as it was, then with the "
+            "new one. Was a file written again under its former time? Put the former one back."
+        )
+
+
+def _in_bronze(ingest: Ingest, number: int, rejected: pa.Table | WrittenRows) -> int:
+    """How many rejects come from where a row of bronze's batch comes from. Those that Spark wrote,
+    for they are many, are not looked at."""
+    if not isinstance(rejected, pa.Table) or not rejected.num_rows:
+        return 0
+    origin = [one.name for one in row_origin(ingest.pipeline)]
+    bronze = dataset_of(ingest.bronze.existing())
+    rows = bronze.to_table(columns=origin, filter=ds.field("_batch") == number)
+    with duckdb_in_utc() as connection:
+        connection.register("accepted", rows)
+        connection.register("rejected", rejected.select(origin))
+        query = f"SELECT count(*) FROM rejected SEMI JOIN accepted USING ({listed(origin)})"
+        return int(connection.execute(query).fetchone()[0])  # type: ignore[index]  # has one row
+
+
 def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:
     """With offsets, but where a part was lost since: bronze has rows of it."""
     counts = _counts_of_repeat(committed, judged)
@@ -169,8 +217,7 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     """Accepted and counted as committed, rejected as judged now.
 
     How many rows a part had that changed since is not known: it is one reject, and what is
-    read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
-    rows, and had accepted another number, and where compaction took messages since.
+    read is then the sum; likewise where compaction took messages since.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
     before = (committed.rows.read, accepted)
