@@ -115,3 +115,14 @@ def test_a_file_that_moved_and_is_gone_is_told_and_nothing_is_committed(tmp_path
     with pytest.raises(StorageUnavailable, match=r"a file of an earlier version of .*, is gone"):
         take_out(place, Leaving(2, [NAME], 1, [SECOND]), rows={SECOND: [4, 5, 6]})
     assert numbers(place) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_files_of_tasks_that_did_not_commit_are_none_of_the_rows_that_were_written(
+    tmp_path: Path,
+) -> None:
+    place = bronze(tmp_path)
+    found = files(place, "again", {FIRST: [5]})
+    # A second attempt of the task, which outlived the commit of Spark's job.
+    files(place, "again/_temporary/0/_temporary/attempt_1", {FIRST: [5]})
+    assert written_files(place.existing(), place, "again/") == found
+    assert [file.rows for file in found] == [1]

@@ -57,10 +57,15 @@ class WrittenFile:
 
 
 def written_files(table: DeltaTable, place: TablePlace, folder: str) -> list[WrittenFile]:
-    """The files below `folder` of a table's place that hold rows, ordered by path."""
+    """The files below `folder` of a table's place that hold rows, ordered by path. Those of tasks
+    that did not commit are none, which Hadoop's committer keeps in `_temporary`."""
     options = dict(place.options)
     found = list_files(f"{place.uri}/{folder}", options)
-    parquet = {file: facts for file, facts in found.items() if file.endswith(".parquet")}
+    parquet = {
+        file: facts
+        for file, facts in found.items()
+        if file.endswith(".parquet") and "/_temporary/" not in file
+    }
     paths = {folder + file.rpartition(f"/{folder}")[2]: facts for file, facts in parquet.items()}
     return [file for file in _footers(table, place, paths) if file.rows]
 
