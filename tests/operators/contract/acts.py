@@ -230,6 +230,8 @@ class Campaign:
     all_shown: bool = True
     # Windows may wait for their publish, though no row does: an append mode's, of closed ones.
     may_wait: bool = False
+    # Windows do wait, by what a held run told.
+    waits: bool = False
     step: int = 0
     vacuumed: int = -1
     minutes: float = 0.0
@@ -359,6 +361,7 @@ class Campaign:
         self._ingested(run)
         self.waiting.append((results[-1], dict(self.held.bronze)))
         self.may_wait = True
+        self.waits |= any(table.windows_changed for table in results[-1].tables.values())
         if bronze != self.held.bronze:
             self._shows(shown)
 
@@ -376,6 +379,7 @@ class Campaign:
             self.may_wait = bool(self.waiting)
         else:
             self._shows(self.place.known())
+            self.waits = False
         if not self.waiting and self.held.read.get(self._last_read()) == result.run_id:
             self._note_run(result.run_id)
 
@@ -407,7 +411,7 @@ class Campaign:
 
     def _retract(self, asked: Mapping[str, Any], gone: dict[int, Row]) -> None:
         refused = () if gone else ("RetractionRefused",)
-        if not self.all_shown:
+        if self.waits:
             refused = ("UnpublishedChanges",)
         label = f"retract {next(iter(asked.values()))} ({sorted(gone)})"
         # Logs that maintenance has cleaned up name no runs any more, nor do they one of which
@@ -442,7 +446,7 @@ class Campaign:
         """`is_another`: it came again since, or is another in the source."""
         back = self.retracted[act]
         refused = ("RetractionRefused",) if is_another else ()
-        if not self.all_shown:
+        if self.waits:
             refused = ("UnpublishedChanges",)
         done = self._do(
             "restore", f"undo {act} ({sorted(back)})",
@@ -679,7 +683,7 @@ class Campaign:
         self.runs[run] = self._past()
 
     def _shows_all(self) -> None:
-        self.all_shown, self.shown, self.may_wait = True, None, False
+        self.all_shown, self.shown, self.may_wait, self.waits = True, None, False, False
 
     def _may_wait(self) -> tuple[str, ...]:
         return ("UnpublishedChanges",) if self.may_wait or not self.all_shown else ()
