@@ -7,6 +7,7 @@ of delta-rs. A write is atomic: nobody sees half a file.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -97,30 +98,32 @@ def read_end(uri: str, size: int, length: int, options: Options) -> bytes:
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file from some byte on: what it is while it is read, and its pieces, in their order."""
+    """A file from some byte on: its pieces, in their order, and what it is now. A local one may be
+    another after a piece than before; a store answers from one state of a file, and tells that."""
 
-    facts: FileFacts
     chunks: Iterator[bytes]
+    facts: Callable[[], FileFacts]
 
 
-def open_file(uri: str, start: int, options: Options) -> OpenedFile:
+@contextmanager
+def open_file(uri: str, start: int, options: Options) -> Iterator[OpenedFile]:
     """Read a file from a byte on. A local one is read by the file system, and what that says is
     raised as it is (OSError); FileMissing and StorageUnavailable of others."""
     if is_local(uri):
-        path = Path(local_path(uri))
-        return OpenedFile(_local_facts(path), _local_chunks(path, start))
+        with Path(local_path(uri)).open("rb") as file:
+            file.seek(start)
+            # What is read is asked, whatever file has its name by now.
+            yield OpenedFile(
+                iter(partial(file.read, _CHUNK), b""),
+                lambda: _local_facts(os.fstat(file.fileno())),
+            )
+        return
     store, path_in_store = _located(uri, options)
     with _naming(uri, "read"):
         # An end is not given: what the store holds beyond the planned size has to be seen.
         found = obstore.get(store, path_in_store, options={"range": {"offset": start}})
-        return OpenedFile(_facts(found.meta), _chunks_of(uri, found))
-
-
-def _local_chunks(path: Path, start: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        while chunk := file.read(_CHUNK):
-            yield chunk
+    facts = _facts(found.meta)
+    yield OpenedFile(_chunks_of(uri, found), lambda: facts)
 
 
 def _chunks_of(uri: str, found: obstore.GetResult) -> Iterator[bytes]:
@@ -247,16 +250,15 @@ def _stat(uri: str, options: Options) -> FileFacts | None:
     try:
         with _naming(uri, "read"):
             if is_local(uri):
-                return _local_facts(Path(local_path(uri)))
+                # Without opening the file, as obstore would: it may not be readable.
+                return _local_facts(Path(local_path(uri)).stat())
             store, path = _located(uri, options)
             return _facts(obstore.head(store, path))
     except FileMissing:
         return None
 
 
-def _local_facts(path: Path) -> FileFacts:
-    """Without opening the file, as obstore would: it may not be readable."""
-    found = path.stat()
+def _local_facts(found: os.stat_result) -> FileFacts:
     milliseconds, rest = divmod(found.st_mtime_ns, 1_000_000)
     if (nearest := in_calendar(milliseconds)) != milliseconds:
         return FileFacts(found.st_size, instant_of(nearest))

@@ -67,15 +67,15 @@ def _counted(
         return {}, reason
     text, unknown = bytearray(), "it lies too far into the file to count its lines"
     try:
-        opened = open_file(file, 0, options)
-        read_at = [time for time in places.values() if time is not None]
-        # A later time than its batch's is that of another content.
-        if len(read_at) < len(places) or opened.facts.modified > min(read_at):
-            return {}, "the file has changed since it was read, or may have"
-        for chunk in unpacked(file, opened.chunks):
-            text += chunk
-            if len(text) > min(max(places), MOST_BYTES):
-                break
+        with open_file(file, 0, options) as opened:
+            read_at = [time for time in places.values() if time is not None]
+            # A later time than its batch's is that of another content.
+            if len(read_at) < len(places) or opened.facts().modified > min(read_at):
+                return {}, "the file has changed since it was read, or may have"
+            for chunk in unpacked(file, opened.chunks):
+                text += chunk
+                if len(text) > min(max(places), MOST_BYTES):
+                    break
     except (FileMissing, FileNotFoundError):
         unknown = "the file is not there any more"
     except (StorageUnavailable, *FAULTS) as error:

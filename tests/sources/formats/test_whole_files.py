@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.sources.formats import whole_files
+from tidemark.sources.files import slices
 from tidemark.sources.formats.json_document import document_slice
 from tidemark.storage.files import stat_files
 
@@ -28,5 +28,5 @@ def test_a_byte_order_mark_is_passed_over_at_the_beginning_alone(
             data = file.read_bytes()
             return (data[at : at + size] for at in range(0, len(data), size))
 
-        monkeypatch.setattr(whole_files, "unpacked", cut)
+        monkeypatch.setattr(slices, "unpacked", cut)
         assert b"".join(planned.text(encoding)) == f"t\n{MARK}x\n".encode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -22,8 +23,9 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
 from tidemark.sources.large_lines import LargeLine, LineColumns, bounded
 from tidemark.sources.source import NOT_THE_PART, PLACE, PartUnreadable, Slice
-from tidemark.storage.files import FileFacts, FileMissing, OpenedFile, Options, open_file
+from tidemark.storage.files import FileFacts, FileMissing, Options, open_file
 
+GONE = "It was gone between listing and reading"
 # A plain file is cut so that several processes share a large one.
 SLICE_BYTES = 32 * 1024 * 1024
 # So many times as large is a packed file's text, as a rule.
@@ -51,19 +53,16 @@ class FileSlice(Slice):
         return own * _UNPACKED if is_packed(self.part) else own
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
-        if reason := why_not_read(self.part):
-            raise PartUnreadable(self.part, reason)
         for columns, places in self._pieces(most_bytes):
             yield pa.table({**columns, **of_file(self.part, places)})
 
     def _pieces(self, most: int) -> Iterator[tuple[LineColumns, Any]]:
         """Lines, and the byte at which each begins, as NumPy's numbers."""
         number = 0
-        try:
-            # One byte earlier: a line that begins at `start` is told by the end before it.
-            opened = open_file(self.part, max(0, self.start - 1), self.options)
-            self._check(opened.facts)
-            begin, chunks = self._own_bytes(opened)
+        # One byte earlier: a line that begins at `start` is told by the end before it.
+        first, planned = max(0, self.start - 1), (self.size, self.modified_ms)
+        with planned_file(self.part, first, planned, self.options) as data:
+            begin, chunks = self._own_bytes(data)
             for piece in _at_line_ends(chunks, most):
                 if isinstance(piece, LargeLine):
                     columns, sizes = piece.columns(self._name(number), most), np.array([piece.size])
@@ -74,10 +73,6 @@ class FileSlice(Slice):
                 ends = begin + np.cumsum(sizes + 1, dtype=np.int64)
                 yield columns, ends - sizes - 1
                 number, begin = number + len(sizes), int(ends[-1])
-        except FileMissing as error:
-            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
-        except FAULTS as error:
-            raise PartUnreadable(self.part, why_unreadable(error)) from error
 
     def _name(self, number: int) -> str:
         """What the slice's line of this number, from 0, is called."""
@@ -88,14 +83,9 @@ class FileSlice(Slice):
     def _names(self, before: int) -> Callable[[int], str]:
         return lambda place: self._name(before + place)
 
-    def _check(self, facts: FileFacts) -> None:
-        if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
-            raise changed_while_read([self.part])
-
-    def _own_bytes(self, opened: OpenedFile) -> tuple[int, Iterator[bytes]]:
+    def _own_bytes(self, chunks: Iterator[bytes]) -> tuple[int, Iterator[bytes]]:
         """The byte at which the slice's first line begins, and the bytes from there to the end of
         its last one. A byte order mark at the file's start is no part of a line."""
-        chunks = unpacked(self.part, opened.chunks)
         begin, data = max(0, self.start - 1), b""
         if self.start == 0:
             for chunk in chunks:
@@ -125,6 +115,36 @@ class FileSlice(Slice):
                 return
             yield data
             position += len(data)
+
+
+@contextmanager
+def planned_file(
+    part: str, start: int, planned: tuple[int, int], options: Options
+) -> Iterator[Iterator[bytes]]:
+    """A file's bytes from one on, unpacked. PartUnreadable and SourceChanging as `Slice.lines`: it
+    has to be of the planned size and time (in milliseconds) when it is opened, and after reading;
+    whoever closes early is not told."""
+    if reason := why_not_read(part):
+        raise PartUnreadable(part, reason)
+    try:
+        with open_file(part, start, options) as opened:
+            _check(part, opened.facts(), planned)
+            try:
+                yield unpacked(part, opened.chunks)
+            except Exception:
+                # What is half written cannot be read either, and may be whole at the next try.
+                _check(part, opened.facts(), planned)
+                raise
+            _check(part, opened.facts(), planned)
+    except FileMissing as error:
+        raise PartUnreadable(part, GONE) from error
+    except FAULTS as error:
+        raise PartUnreadable(part, why_unreadable(error)) from error
+
+
+def _check(part: str, facts: FileFacts, planned: tuple[int, int]) -> None:
+    if (facts.size, epoch_ms(facts.modified)) != planned:
+        raise changed_while_read([part])
 
 
 def file_slices(
@@ -200,6 +220,6 @@ def why_unreadable(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "It may not be read (permission denied)"
     if isinstance(error, FileNotFoundError):
-        return "It was gone between listing and reading"
+        return GONE
     said = str(error) or type(error).__name__
     return f"It cannot be read to its end ({said})"

@@ -86,9 +86,13 @@ class AvroSlice(WholeFile):
             yield begun
 
     def _lines(self) -> Iterator[bytes]:
+        with self.data() as data:
+            yield from self._lines_in(data)
+
+    def _lines_in(self, data: Iterator[bytes]) -> Iterator[bytes]:
         try:
             # So bytes that are no UTF-8 stand in the line as they are: the judge says so of a row.
-            stream: Any = _Stream(self.data())
+            stream: Any = _Stream(data)
             blocks: Any = fastavro.block_reader(stream, handle_unicode_errors=ESCAPED)
             _read_own_types(blocks.writer_schema)
             for block in blocks:

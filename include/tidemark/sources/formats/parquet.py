@@ -26,9 +26,9 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
-from tidemark.sources.files.slices import changed_while_read, of_file
+from tidemark.sources.files.slices import GONE, changed_while_read, of_file
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
-from tidemark.sources.formats.whole_files import GONE, WholeFile, all_lines, row_name
+from tidemark.sources.formats.whole_files import WholeFile, all_lines, row_name
 from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable, TypedRows
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
@@ -186,11 +186,16 @@ class ParquetSlice(WholeFile):
     def typed(self, most_bytes: int) -> Iterator[TypedRows]:
         number = 0
         self._check()
-        for rows in parquet_rows(self.part, self.part, self.options, GONE):
-            places = np.arange(number, number + len(rows))
-            origin = pa.table(of_file(self.part, places))
-            yield typed_rows(rows, origin, most_bytes, partial(row_name, number))
-            number += len(rows)
+        try:
+            for rows in parquet_rows(self.part, self.part, self.options, GONE):
+                places = np.arange(number, number + len(rows))
+                origin = pa.table(of_file(self.part, places))
+                yield typed_rows(rows, origin, most_bytes, partial(row_name, number))
+                number += len(rows)
+        except PartUnreadable:
+            # What is half written cannot be read either, and may be whole at the next try.
+            self._check()
+            raise
         self._check()
 
     def _check(self) -> None:

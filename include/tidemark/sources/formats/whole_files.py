@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
-from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.reasons import MALFORMED
-from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
-from tidemark.sources.files.slices import changed_while_read, of_file, why_unreadable
+from tidemark.sources.files.codecs import is_packed
+from tidemark.sources.files.slices import of_file, planned_file
 from tidemark.sources.large_lines import LargeLine
-from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice, TypedRows
-from tidemark.storage.files import FileMissing, Options, open_file
+from tidemark.sources.source import AS_READ, DETAIL, REASON, Slice, TypedRows
+from tidemark.storage.files import Options
 
-GONE = "It was gone between listing and reading"
 _UNPACKED = 10
 
 
@@ -66,25 +65,12 @@ class WholeFile(Slice):
     def text(self, encoding: str = "utf-8") -> Iterator[bytes]:
         """Its text in UTF-8, without a byte order mark; what is no UTF-8 is the judge's to say.
         Raises as `data`, also where another encoding has no text for its bytes."""
-        try:
-            yield from _without_mark(_decoded(self.data(), encoding))
-        except ValueError as error:
-            raise PartUnreadable(self.part, why_unreadable(error)) from error
+        with self.data() as data:
+            yield from _without_mark(_decoded(data, encoding))
 
-    def data(self) -> Iterator[bytes]:
-        """Its bytes, unpacked. PartUnreadable and SourceChanging as `Slice.lines`."""
-        if reason := why_not_read(self.part):
-            raise PartUnreadable(self.part, reason)
-        try:
-            opened = open_file(self.part, 0, self.options)
-            planned = self.size, self.modified_ms
-            if (opened.facts.size, epoch_ms(opened.facts.modified)) != planned:
-                raise changed_while_read([self.part])
-            yield from unpacked(self.part, opened.chunks)
-        except FileMissing as error:
-            raise PartUnreadable(self.part, GONE) from error
-        except FAULTS as error:
-            raise PartUnreadable(self.part, why_unreadable(error)) from error
+    def data(self) -> AbstractContextManager[Iterator[bytes]]:
+        """Its bytes, as `planned_file` has them."""
+        return planned_file(self.part, 0, (self.size, self.modified_ms), self.options)
 
 
 def row_name(before: int, place: int) -> str:
