@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +29,7 @@ from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm, event_time_form, fast_form, simple_form
 from tidemark.judge.json_text import Number
 from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
-from tidemark.judge.limits import TimeLimits, time_limits
+from tidemark.judge.limits import TimeLimits, outside_calendar, time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, ColumnRule, Rules
 from tidemark.judge.usual_fields import usual_fields
 
@@ -306,18 +305,16 @@ def _in_order(found: list[tuple[pa.Table, Any]], schema: pa.Schema) -> tuple[pa.
     return rows, pa.array(places, pa.int64())
 
 
-_DAYS = date(1, 1, 1), date(9999, 12, 31)
-
-
 @dataclass(frozen=True)
 class TypedReader:
-    """The typed tier: reads rows of one schema, whose fields are columns, and which need not be
-    read as text again; `forms`: how a column's text is read.
+    """The typed tier: reads rows of one schema, whose fields are columns or ignored, and which need
+    not be read as text again; `forms`: how a column's text is read.
 
     It takes what can be nothing else: a value of its column's own type, text in a form that blocks
     take, a whole number or decimal whose text has that form, a float for a double. For a row with
-    anything else, a null where none may be, a time outside of the limits, its line is judged; so is
-    each row where the source has fields that would be unknown.
+    anything else, a null where none may be, a time outside of the limits, or a value without JSON
+    in whatever field, its line is judged; so is each row where the source has fields that would be
+    kept or rejected.
     """
 
     rules: Rules
@@ -331,7 +328,7 @@ class TypedReader:
         columns: list[Array] = []
         doubts: list[Array] = []
         for column in self.rules.columns:
-            array = given.get(column.path[0])
+            array = given.pop(column.path[0], None)
             if array is None:
                 array = pa.array([None] * len(rows), arrow_type(column.kind))
             try:
@@ -344,6 +341,12 @@ class TypedReader:
                 doubts.append(array.is_null())
             if column.name == self.rules.event_time.column:
                 doubts.append(self.limits.outside(array))
+        for ignored in given.values():
+            # A line that holds it would be malformed.
+            try:
+                doubts += _without_json(ignored)
+            except pa.ArrowInvalid:
+                return None
         columns.append(pa.nulls(len(rows), pa.string()))
         names = [*(column.name for column in self.rules.columns), "_extra"]
         doubtful: Array = reduce(pc.or_, [pc.fill_null(one, False) for one in doubts])
@@ -366,10 +369,30 @@ class TypedReader:
         if pa.types.is_timestamp(array.type) or pa.types.is_floating(array.type):
             converted, more = self.forms[column.name].convert(array)
             return converted, [] if more is None else [more]
-        if pa.types.is_date(array.type):
-            first, last = (pa.scalar(day) for day in _DAYS)
-            return array, [pc.or_(pc.less(array, first), pc.greater(array, last))]
-        return array, []
+        return array, _without_json(array)
+
+
+def _without_json(array: Array) -> list[Array]:
+    """Which values of a plain type no line can hold. ArrowInvalid where text is no UTF-8."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        array.validate(full=True)
+    if pa.types.is_floating(kind):
+        return [pc.invert(pc.is_finite(array))]
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return [outside_calendar(array)]
+    return []
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Is it a type that `_without_json` knows, or has each of its values JSON?"""
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit) != "ns"
+    return kind in _PLAIN or any(is_one(kind) for is_one in _NUMBERS)
+
+
+_PLAIN = (pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32())
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def typed_reader(
@@ -377,14 +400,16 @@ def typed_reader(
 ) -> TypedReader | None:
     """For rows of a struct type; `are_texts`: a text may stand for a number or boolean.
 
-    None where lines tell more than it: a field that is no column and is kept or rejected, one that
-    stands twice, or a type that is not its column's.
+    None where lines tell more than it: a field that is no column and is kept or rejected, or of
+    which its type does not say what has JSON, one that stands twice, or a type that is not its
+    column's.
     """
     kinds: dict[str, pa.DataType] = {field.name: field.type for field in schema}
     named = {column.path[0] for column in rules.columns}
     if len(kinds) < schema.num_fields or any(len(one.path) > 1 for one in rules.columns):
         return None
-    if rules.unknown_fields != "ignore" and not kinds.keys() <= named:
+    unknown = [kind for name, kind in kinds.items() if name not in named]
+    if unknown and (rules.unknown_fields != "ignore" or not all(map(_is_plain, unknown))):
         return None
     forms: dict[str, SimpleForm] = {}
     for column in rules.columns:

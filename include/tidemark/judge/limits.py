@@ -1,4 +1,4 @@
-"""Between which instants a batch's event times have to lie."""
+"""Between which instants a batch's event times have to lie, and any time that a line can hold."""
 
 from __future__ import annotations
 
@@ -35,3 +35,16 @@ def time_limits(rules: Rules, batch_time_ms: int) -> TimeLimits:
     oldest = 0 if rules.keep_ms is None else max(0, (batch_time_ms - rules.keep_ms) * 1_000)
     newest = (batch_time_ms + rules.max_future_ms) * 1_000
     return TimeLimits(oldest, min(max(newest, FIRST_MICROS), LAST_MICROS))
+
+
+_MICROS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def outside_calendar(times: Array) -> Array:
+    """Which of some days (date32) or timestamps, none in nanoseconds, are not of the years 1 to
+    9999. Asked of their numbers: Arrow's `year` begins anew after 65,536 years."""
+    kind = times.type
+    unit, whole = (kind.unit, pa.int64()) if pa.types.is_timestamp(kind) else ("day", pa.int32())
+    first, last = FIRST_MICROS // _MICROS[unit], LAST_MICROS // _MICROS[unit]
+    numbers = times.view(whole)
+    return pc.or_(pc.less(numbers, first), pc.greater(numbers, last))

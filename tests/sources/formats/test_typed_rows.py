@@ -88,6 +88,34 @@ EVENT_TIMES: list[tuple[pa.DataType, st.SearchStrategy[Any], dict[str, Any]]] = 
 ]
 
 
+DAY_MICROS = 86_400_000_000
+# Numbers of times within the calendar, just outside of it, and where Arrow's years begin anew.
+EDGES = [-62_135_596_800_000_001, -62_135_596_800_000_000, 253_402_300_799_999_999]
+MICROS = st.one_of(
+    st.sampled_from([*EDGES, 253_402_300_800_000_000, 23_956_986 * DAY_MICROS, 0]),
+    st.integers(-(2**63), 2**63 - 1),
+)
+
+
+@st.composite
+def unknown_fields(draw: st.DrawFn, number: int) -> pa.Array[Any]:
+    """A field that no column takes, also of values that no line can hold."""
+    source = draw(st.sampled_from([*VALUES, pa.time64("us"), pa.float16()]))
+    if pa.types.is_string(source):
+        texts = st.sampled_from([b"a", b"\xff", "é".encode(), b"\xed\xa0\x80", None])
+        broken: Any = pa.array([draw(texts) for _ in range(number)], pa.binary())
+        return broken.view(source)
+    if pa.types.is_date32(source) or pa.types.is_timestamp(source):
+        size = {"date32[day]": DAY_MICROS, "timestamp[ms, tz=UTC]": 1_000}.get(str(source), 1)
+        numbers = [draw(st.none() | MICROS.map(lambda one: one // size)) for _ in range(number)]
+        return pa.array(numbers, pa.int32() if size == DAY_MICROS else pa.int64()).view(source)
+    values = {pa.time64("us"): st.times(), pa.float16(): VALUES[pa.float32()], **VALUES}[source]
+    drawn = [draw(st.none() | values) for _ in range(number)]
+    if source == pa.float16():
+        return pa.array(drawn, pa.float32()).cast(source)
+    return pa.array(drawn, source)
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[dict[str, Any], pa.Table]:
     """A pipeline's source, and rows that it may read."""
@@ -116,8 +144,8 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], pa.Table]:
             source = draw(st.sampled_from(list(VALUES)))
         values = [draw(st.one_of(st.none(), VALUES[source])) for _ in range(number)]
         content[name] = pa.array(values, source)
-    if draw(st.integers(0, 5)) == 0:
-        content["more"] = pa.array([draw(TEXTS) for _ in range(number)])
+    if draw(st.integers(0, 2)) == 0:
+        content["more"] = draw(unknown_fields(number))
     source_entries = {
         "files": "landing/*.parquet",
         "columns": columns,
@@ -418,6 +446,30 @@ def test_text_that_is_not_utf8_is_one_rows_fault(tmp_path: Path) -> None:
     rows = pa.table({"at": pa.array([AT] * 3, UTC_MICROS), "n": pa.array([1, 2, 3]), "s": broken})
     (accepted, rejected), reasons = judged(tmp_path, PLAIN, rows, by_line=False, most=10**7)
     assert (len(accepted), len(rejected), dict(reasons)) == (2, 1, {"malformed": 1})
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        pa.array([1.5, float("nan"), float("-inf"), None]),
+        pa.array([1.5, float("nan"), float("inf"), None], pa.float32()),
+        pa.array([b"a", b"\xff", b"\xed\xa0\x80", None], pa.binary()).view(pa.string()),
+        pa.array([0, 2_932_897, 23_956_986, None], pa.int32()).view(pa.date32()),
+        pa.array([0, -62_135_596_800_001, 2**62, None], pa.int64()).view(pa.timestamp("ms", "UTC")),
+        pa.array([0, -62_135_596_800_000_001, 23_956_986 * DAY_MICROS, None], pa.timestamp("us")),
+    ],
+    ids=lambda one: str(one.type),
+)
+@pytest.mark.parametrize("by_line", [False, True])
+def test_a_value_without_json_in_a_field_that_is_ignored_makes_its_row_malformed(
+    tmp_path: Path, ignored: Any, by_line: bool
+) -> None:
+    columns = [pa.array([AT] * 4, UTC_MICROS), pa.array(range(4)), pa.array(["a"] * 4), ignored]
+    pq.write_table(pa.table(columns, ["at", "n", "s", "more"]), tmp_path / "rows.parquet")
+    ignoring = {**PLAIN, "unknown_fields": "ignore"}
+    accepted, _, reasons = rows_of_file(tmp_path / "rows.parquet", ignoring, by_line, 10**7)
+    assert [row["n"] for row in accepted] == [0, 3]
+    assert dict(reasons) == {"malformed": 2}
 
 
 def test_large_rows_are_told_by_their_numbers(tmp_path: Path) -> None:
