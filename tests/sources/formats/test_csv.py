@@ -110,6 +110,13 @@ def test_a_file_is_read_in_its_encoding(encoding: str) -> None:
     assert rows("t,ü\nstraße,é\n".encode(encoding), form) == [{"t": "straße", "ü": "é"}]
 
 
+def test_a_mark_that_begins_a_record_is_part_of_it_wherever_the_record_lies() -> None:
+    marked, plain = "\ufeffx,1\n", "y,2\n"
+    for before in ("", plain):
+        found = rows("name,n\n" + before + marked + plain)
+        assert [row["name"] for row in found] == ["y"] * bool(before) + ["\ufeffx", "y"]
+
+
 @pytest.mark.parametrize("beside", ["x", "\t"])
 def test_what_a_column_says_of_texts_holds_for_numbers(beside: str) -> None:
     """In records that Arrow reads, and in others."""

@@ -233,7 +233,8 @@ class _RecordReader:
         return rf"^{field}(?:{delimiter}{field}){{{len(names) - 1}}}$"
 
     def _proven(self, lines: Array) -> Array:
-        """Which records the pattern matches."""
+        """Which records the pattern matches, but those that begin with a byte order mark: Arrow
+        takes the mark off the first one that it reads."""
         form, names = self.form, self.names or ()
         none = pa.repeat(pa.scalar(False), len(lines))
         if form.escape or not 1 <= len(names) <= _MOST_NAMES:
@@ -243,6 +244,7 @@ class _RecordReader:
         except pa.ArrowInvalid:
             return none
         matches = pc.match_substring_regex(texts, self._pattern)
+        matches = pc.and_not(matches, pc.starts_with(texts, "\ufeff"))
         return pc.and_(matches, pc.greater(pc.binary_length(lines), 0))
 
     def _by_arrow(self, lines: Array) -> list[Array] | None:
