@@ -85,13 +85,16 @@ COLUMNS = st.one_of(
     st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))).map(
         lambda v: pa.array(v, pa.string())
     ),
-    st.lists(st.none() | st.integers(-(2**60), 2**60)).map(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(
         lambda v: pa.array(v, pa.timestamp("us", "UTC"))
     ),
-    st.lists(st.none() | st.integers(-(2**60), 2**60)).map(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(
         lambda v: pa.array(v, pa.timestamp("us"))
     ),
     st.lists(st.none() | st.integers(-800_000, 4_000_000)).map(lambda v: pa.array(v, pa.date32())),
+    st.lists(st.none() | st.integers(-(2**31), 2**31 - 1)).map(
+        lambda v: pa.array(v, pa.int32()).view(pa.date32())
+    ),
     st.lists(st.none() | st.decimals(-1000, 1000, places=3)).map(
         lambda v: pa.array(v, pa.decimal128(10, 3))
     ),
@@ -135,6 +138,13 @@ def is_json(text: str) -> bool:
 
 def broken(constant: str) -> Any:
     raise ValueError(constant)
+
+
+def test_a_time_of_a_year_that_arrow_takes_for_another_is_no_json() -> None:
+    days = pa.array([0, 23_956_986], pa.int32())
+    times = pa.array([0, 23_956_986 * 86_400_000_000])
+    for column in (days.view(pa.date32()), times.view(pa.timestamp("us"))):
+        assert [is_json(one) for one in _json(column).to_pylist()] == [True, False]
 
 
 def test_a_row_that_is_too_large_is_told_and_the_others_are_rows(tmp_path: Path) -> None:

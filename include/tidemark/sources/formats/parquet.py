@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
+from tidemark.judge.limits import outside_calendar
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.files.slices import GONE, changed_while_read, of_file
@@ -234,8 +235,8 @@ def _json(column: Array) -> Array:
 
 def _beyond_years(column: Array) -> bool:
     """Is a time outside of the years 1 to 9999, or before 1970, where Arrow rounds otherwise?"""
-    years = pc.year(column)
-    return bool(pc.any(pc.or_(pc.less(years, 1970), pc.greater(years, 9999))).as_py())
+    early = pc.less(pc.year(column), 1970)
+    return bool(pc.any(pc.or_(early, outside_calendar(column))).as_py())
 
 
 def _plain(column: Array) -> Array:
