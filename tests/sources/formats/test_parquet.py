@@ -78,6 +78,19 @@ def test_a_row_is_the_object_of_its_columns(tmp_path: Path) -> None:
     assert second["n"] is second["at"] is second["list"] is None
 
 
+NANOS = pa.timestamp("ns", "UTC")
+
+
+def test_an_instant_in_int96_is_one_behind_and_within_lists_of_one_size(tmp_path: Path) -> None:
+    at = TIME.replace(microsecond=0)
+    pairs = pa.list_(pa.struct([("a", pa.int32()), ("at", NANOS)]), 1)
+    table = pa.table({"v": pa.array([[{"a": 1, "at": at}]], pairs), "t": pa.array([at], NANOS)})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert lines_in(tmp_path / "a.parquet") == [
+        {"v": [{"a": 1, "at": "2026-07-01T10:00:00Z"}], "t": "2026-07-01T10:00:00Z"}
+    ]
+
+
 COLUMNS = st.one_of(
     st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(lambda v: pa.array(v, pa.int64())),
     st.lists(st.none() | st.floats()).map(lambda v: pa.array(v, pa.float64())),

@@ -329,7 +329,10 @@ def _typed(file: pq.ParquetFile) -> pa.Schema:
     """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
     columns = file.schema
     stored = iter([columns.column(place).physical_type for place in range(len(columns))])
-    return pa.schema([one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow])
+    typed = [one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow]
+    if next(stored, None) is not None:
+        raise pa.ArrowNotImplementedError("a column is of a nested type that is not known")
+    return pa.schema(typed)
 
 
 def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
@@ -343,6 +346,9 @@ def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
         return pa.list_(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
     if pa.types.is_large_list(kind):
         return pa.large_list(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    if pa.types.is_fixed_size_list(kind):
+        one = kind.value_field.with_type(_with_instants(kind.value_type, stored))
+        return pa.list_(one, int(kind.list_size))
     if next(stored) == "INT96":
         return pa.timestamp("us", "UTC")
     return _usual(kind)
