@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from tidemark.errors import SourceChanging
 from tidemark.sources.formats.parquet import (
     ParquetSlice,
+    _cast,
     _json,
     _texts,
+    _typed,
     encoder_of,
     parquet_slice,
 )
@@ -79,6 +81,51 @@ def test_a_row_is_the_object_of_its_columns(tmp_path: Path) -> None:
 
 
 NANOS = pa.timestamp("ns", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (NANOS, lambda at: at),
+        (pa.struct([("a", NANOS), ("b", pa.int8())]), lambda at: {"a": at, "b": None}),
+        (pa.struct([pa.field("a", NANOS, nullable=False)]), lambda at: {"a": at}),
+        (pa.list_(pa.field("x", NANOS, nullable=False)), lambda at: [at, at]),
+        (pa.list_(NANOS), lambda at: [at, None]),
+        (pa.large_list(NANOS), lambda at: [at, None]),
+        (pa.list_(NANOS, 2), lambda at: [at, None]),
+        (pa.map_(pa.string(), NANOS), lambda at: {"k": at}),
+        (pa.list_(pa.struct([("a", pa.list_(NANOS))])), lambda at: [{"a": [at]}, None]),
+    ],
+    ids=lambda one: str(one) if isinstance(one, pa.DataType) else "",
+)
+def test_nanoseconds_are_cut_off_before_1970_too(tmp_path: Path, kind: Any, shown: Any) -> None:
+    nanos = [-500, -1_000_000_500, -1_000, 1_500, -(2**63)]
+    times = [
+        "1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:58.999999Z",
+        "1969-12-31T23:59:59.999999Z", "1970-01-01T00:00:00.000001Z",
+        "1677-09-21T00:12:43.145224Z",
+    ]  # fmt: skip
+    column = pa.array([*map(shown, nanos), None], numbers_for(kind)).cast(kind)
+    found = lines(tmp_path / "a.parquet", pa.table({"t": column}))
+    assert [row["t"] for row in found] == [*map(shown, times), None]
+    # Arrow may give a part of a column.
+    of_rows = _typed(pq.ParquetFile(tmp_path / "a.parquet")).field("t").type
+    assert _cast(column[2:5], of_rows).equals(_cast(column, of_rows)[2:5])
+
+
+def numbers_for(kind: Any) -> Any:
+    """The type with int64 for instants."""
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(numbers_for(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, numbers_for(kind.item_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(numbers_for(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(numbers_for(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(numbers_for(kind.value_type)))
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 def test_an_instant_in_int96_is_one_behind_and_within_lists_of_one_size(tmp_path: Path) -> None:

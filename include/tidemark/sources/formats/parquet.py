@@ -288,8 +288,8 @@ def parquet_rows(
             chosen = [one for one in schema if one.name in names]
             schema = pa.schema(sorted(chosen, key=lambda one: names.index(one.name)))
         for batch in file.iter_batches(_rows_at_once(file), columns=names):
-            # Digits of a time beyond microseconds are cut off, as the judge cuts them off.
-            yield pa.Table.from_batches([batch]).cast(schema, safe=False)
+            columns = zip(batch.columns, schema.types, strict=True)
+            yield pa.table([_cast(*column) for column in columns], schema=schema)
     except (FileMissing, FileNotFoundError) as error:
         raise PartUnreadable(part, gone) from error
     # pyarrow's two errors: of a file that is no Parquet, and of Parquet that it cannot read, such
@@ -316,6 +316,31 @@ def _opened(uri: str, options: Options) -> pq.ParquetFile:
         buffer_size=_AT_A_TIME,
         page_checksum_verification=True,
     )
+
+
+def _cast(array: Array, kind: Any) -> Array:
+    """Digits of a time beyond microseconds are cut off, as the judge cuts them off. Arrow's cast
+    rounds instants before 1970 up, so those in nanoseconds, at whatever depth, are cut here."""
+    if "timestamp[ns" not in str(array.type):
+        return array.cast(kind, safe=False)
+    if pa.types.is_timestamp(kind):
+        micros = array.cast(pa.int64()).fill_null(0).to_numpy() // 1_000
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(micros, mask=nulls).cast(kind)
+    # Arrow makes no nested array out of parts of one that is a slice.
+    array = pa.concat_arrays([array, array[:0]])
+    made: Any = type(array)
+    nulls = array.is_null()
+    if pa.types.is_struct(kind):
+        parts = [_cast(array.field(place), one.type) for place, one in enumerate(kind)]
+        return made.from_arrays(parts, fields=list(kind), mask=nulls)
+    if pa.types.is_map(kind):
+        keys, items = _cast(array.keys, kind.key_type), _cast(array.items, kind.item_type)
+        return made.from_arrays(array.offsets, keys, items, kind, mask=nulls)
+    values = _cast(array.values, kind.value_type)
+    if pa.types.is_fixed_size_list(kind):
+        return made.from_arrays(values, type=kind, mask=nulls)
+    return made.from_arrays(array.offsets, values, kind, mask=nulls)
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
