@@ -164,6 +164,13 @@ TYPES = [
     good('"w":"9999-12-31T23:59:59Z"', w=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
     # No reader of the table could show the year 10000.
     bad('"w":"9999-12-31T23:59:59-05:00"', "w should be timestamp"),
+    bad('"w":"0001-01-01T00:59:59+01:00"', "w should be timestamp"),
+    *[
+        good(f'"w":"9999-12-31{rest}"', w=datetime(9999, 12, 31, 23, 0, tzinfo=UTC))
+        for rest in ("T23:00Z", " 23:00:00 z", "T23:00:00+00:00", "T22:30:00-00:30")
+    ],
+    good('"w":"0001-01-01T01:00+01:00"', w=datetime(1, 1, 1, tzinfo=UTC)),
+    good('"w":"0001-01-01T00:00:00-01:00"', w=datetime(1, 1, 1, 1, tzinfo=UTC)),
     bad('"w":"2026-03-01T00:00:00"', "w should be timestamp"),
     bad('"w":"now"', "w should be timestamp"),
     bad('"w":1772323200', "w should be timestamp"),

@@ -25,8 +25,6 @@ _SECOND, _MINUTE, _DAY = 1_000_000, 60_000_000, 86_400_000_000
 _MICROSECOND = timedelta(microseconds=1)
 # Java's ZoneOffset goes this far.
 _FURTHEST_MINUTES = 18 * 60
-# On the calendar's first and last day an offset could lead out of it.
-_ENDS = ("0001-01-01", "9999-12-31")
 # From the year 1 to the year 9999.
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -44,13 +42,14 @@ def iso_micros(text: str, zone: ZoneInfo | None = None) -> int | None:
         since = datetime.fromisoformat(f"{day}T{clock or '00:00'}Z") - _EPOCH
     except ValueError:
         return None
-    micros = since // _MICROSECOND
-    if day in _ENDS and not (offset == "Z" and text[10] == "T" and len(clock) > len("00:00")):
-        return None
+    local = since // _MICROSECOND
     if offset:
         distance = offset_micros(offset.strip())
-        return None if distance is None else micros - distance
-    return None if zone is None else in_zone(micros, zone)
+        micros = None if distance is None else local - distance
+    else:
+        micros = None if zone is None else in_zone(local, zone)
+    # On its first and last day an offset can lead out of the calendar.
+    return micros if micros is not None and FIRST_MICROS <= micros <= LAST_MICROS else None
 
 
 def in_zone(local_micros: int, zone: ZoneInfo) -> int:
