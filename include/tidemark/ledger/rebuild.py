@@ -44,7 +44,15 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits, rows_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
-from tidemark.storage.delta.notes import REPLAY, RETRACTION, ReplayedNote, RetractedNote, note_of
+from tidemark.storage.delta.notes import (
+    REPLAY,
+    RETRACTION,
+    ReplayedNote,
+    RetentionNote,
+    RetractedNote,
+    note_of,
+)
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -81,7 +89,10 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     bronze, rejects = source.warehouse.bronze.existing(), source.warehouse.rejects.existing()
     checkpoint = source.checkpoint(source.warehouse.places.ingest_checkpoint)
     query = str(checkpoint.query_id())
-    notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
+    of_bronze = ingest_commits(bronze, query, -1)
+    notes = of_bronze | ingest_commits(rejects, query, -1)
+    keeps_all = source.pipeline.keep is None
+    dropped = -1 if keeps_all else _last_drop(bronze)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
     accepted = Counter(dict(_rows(dataset_of(bronze), by_batch)))
     if (retracted := source.warehouse.retracted.open()) is not None:
@@ -96,9 +107,10 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             rejected[batch][reason] += count
             accepted[batch] -= count
     for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
-        # Retention may have taken rows of a batch away: then what its commit said counts.
-        kept_whole = source.pipeline.keep is None
+        # Retention may have taken rows of a batch away since: then what its commit said counts.
         note = notes.get(batch)
+        appended = of_bronze.get(batch)
+        kept_whole = keeps_all or (appended is not None and appended.version > dropped)
         line = LedgerLine(
             kind=INGEST,
             source=query,
@@ -110,6 +122,12 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             reasons=dict(sorted(rejected[batch].items())),
         )
         yield as_noted(line, note)
+
+
+def _last_drop(bronze: DeltaTable) -> int:
+    """The version by which `keep` last dropped dates; -1 where the log knows of none."""
+    drops = (one for one in newest_first(bronze) if isinstance(note_of(one), RetentionNote))
+    return next((int(one["version"]) for one in drops), -1)
 
 
 def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:
