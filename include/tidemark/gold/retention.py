@@ -4,7 +4,8 @@ A row older than `keep` is rejected, and a closed window that starts before that
 nothing is computed from those dates again. Dates of windows that are still open stay, however
 old, those in which a duplicate of a new row can stand, and those that tables of other pipelines
 may need (`gold/other_readers.py`). The tables' streams read on: they skip commits that only remove
-(`skipChangeCommits`).
+(`skipChangeCommits`). A table that is out of the pipeline's file is not asked: put back, it is
+stopped where dates of its open windows went (`runs/losses.py`).
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, 
     Only the table's log is written: the files go when the table is vacuumed. Safe to repeat.
     """
     if expired := expired_dates(pipeline, warehouse):
-        _drop(warehouse.bronze, expired)
+        _drop(warehouse.bronze, expired, tuple(pipeline.tables))
     return expired
 
 
@@ -203,11 +204,11 @@ def rows_of_dates(bronze: DeltaTable, dates: tuple[date, ...]) -> int:
     "expired dates dropped",
     after_a_kill="before: the next run drops them; after: there is nothing left to drop",
 )
-def _drop(bronze: TablePlace, expired: tuple[date, ...]) -> None:
+def _drop(bronze: TablePlace, expired: tuple[date, ...], tables: tuple[str, ...]) -> None:
     table = bronze.existing()
     bronze.fence()
     listed = ", ".join(f"'{day}'" for day in expired)
-    note = RetentionNote(dates=expired)
+    note = RetentionNote(dates=expired, tables=tables)
     properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
     try:
         table.delete(f"{_DATE} IN ({listed})", commit_properties=properties)

@@ -8,6 +8,7 @@ and a table's offsets the id of bronze and the version that they read to. So it 
 - it went back: behind what was published or read of it, or without the commit of a batch that
   its checkpoint has committed; or the checkpoint is behind the tables;
 - a commit changed rows that is none of ours;
+- dates of bronze that a table's open windows need were dropped while it was out of the file;
 - rejects were replayed, and their rows are not in bronze;
 - a file of a checkpoint that the next start reads is empty, cut off or gone, as a power loss leaves
   it: the doctor's judgement, as far as logs, lists and a listing of the state tell;
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TypeVar
 
@@ -37,7 +38,8 @@ from tidemark.errors import CheckpointUnreadable, NotACheckpoint, TableLost
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, accepted_name, entry_name, noted_name
-from tidemark.gold.state import is_published
+from tidemark.gold.retention import date_of, frozen_before_ms, needed_from_ms
+from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.model import Pipeline
@@ -49,9 +51,16 @@ from tidemark.runs.ledger_fit import misfits
 from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
-from tidemark.storage.delta.commits import ingest_commits, reaches_back
-from tidemark.storage.delta.notes import ReplayedNote, RetractedNote, RewoundNote, note_of
+from tidemark.storage.delta.commits import commits_after, ingest_commits, reaches_back
+from tidemark.storage.delta.notes import (
+    ReplayedNote,
+    RetentionNote,
+    RetractedNote,
+    RewoundNote,
+    note_of,
+)
 from tidemark.storage.delta.opened import newest_first
+from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.file_place import one_look
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -495,6 +504,8 @@ def _changed_since(
             "is there by now.",
             rewound=True,
         )
+    if not is_other and (gone := _dropped_unasked(table, there, noted)):
+        yield _dates_lost(table, one, gone)
     # What the other pipeline has accepted is its own: who joins with it has to audit too.
     after = max(noted, _accepted(table, one)) if is_other else noted
     if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
@@ -505,6 +516,45 @@ def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:
     """Is an act not finished, in which the tables begin their generations last?"""
     unfinished = unfinished_act(table.warehouse)
     return unfinished is not None and unfinished.id == act.id
+
+
+def _dropped_unasked(table: TableInventory, there: DeltaTable, noted: int) -> tuple[date, ...]:
+    """Dates that retention has dropped of bronze while this table, which was out of the pipeline's
+    file and not asked, needed them; oldest first.
+
+    Whether dates that go are needed is asked with each drop, and what a table needs only moves
+    forward: so of one that was asked nothing is read here."""
+    notes = map(note_of, surviving_commits(commits_after(there, noted)))
+    dropped = [one for one in notes if isinstance(one, RetentionNote)]
+    unasked = {day for one in dropped if table.name not in (one.tables or ()) for day in one.dates}
+    gold = table.gold.table
+    frozen_ms = frozen_before_ms(table.content, table.ingest.checkpoint) if unasked else None
+    if gold is None or frozen_ms is None:
+        return ()
+    close_ms = gold_state(gold).close_ms
+    first = date_of(needed_from_ms(table.operator, frozen_ms, close_ms, there))
+    return tuple(sorted(day for day in unasked if day >= first))
+
+
+def _dates_lost(table: TableInventory, one: FoundTable, gone: tuple[date, ...]) -> Loss:
+    places, number = table.warehouse.places, table.generation
+    of_table = places.gold(table.name).rpartition("/")[0]
+    of_query = places.query_checkpoint(table.name, number).rpartition("/")[0]
+    shown = ", ".join(map(str, gone[:_MOST_SHOWN]))
+    more = f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
+    return Loss(
+        one.name,
+        one.uri,
+        f"Dates of {one.uri} were dropped (`keep`) while {table.name} was out of the pipeline's "
+        f"file, and windows that its gold has not closed need them ({table.gold.uri}): "
+        f"{shown}{more}.",
+        "Lost: bronze's rows of these dates; these windows, computed again, would hold what is "
+        "left of theirs.",
+        f"Take {table.name} out of the file again, and the other tables go on. Under another name "
+        "it begins anew with what bronze has; under its own, too, once "
+        f"{of_table} and {of_query} are moved away, both. Or restore all of the pipeline's folder "
+        "from a backup of before these dates went, and put the table back before the next run.",
+    )
 
 
 def _has_another_history(table: TableInventory, one: FoundTable, version: int) -> bool:

@@ -105,11 +105,13 @@ class PublishedNote(Facts):
 
 
 class RetentionNote(Facts):
-    """Dates whose rows `keep` dropped, from bronze."""
+    """Dates whose rows `keep` dropped, from bronze. `tables` are those of the pipeline's file then,
+    of which none needed them any more; None: the note is older than that entry."""
 
     kind: Literal["retention"] = "retention"
     version: Literal[1] = 1
     dates: tuple[date, ...]
+    tables: tuple[str, ...] | None = None
 
 
 class WidenedNote(Facts):
