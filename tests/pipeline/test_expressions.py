@@ -12,7 +12,12 @@ from tidemark.pipeline.expressions.functions import (
     spark_functions,
 )
 from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
-from tidemark.pipeline.expressions.sql import check_derived, check_measure, columns_read
+from tidemark.pipeline.expressions.sql import (
+    check_derived,
+    check_measure,
+    columns_read,
+    same_expression,
+)
 
 TYPES = {
     "i": "int",
@@ -457,3 +462,20 @@ def test_the_columns_that_an_expression_reads_are_told_in_their_order(
     text: str, read: tuple[str, ...]
 ) -> None:
     assert columns_read(text, ["n", "s", "s p", "xs", "other"]) == read
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("to_date( s )", "TO_DATE(s)", True),
+        ("concat(s, 'a', \"b\")", "CONCAT(s, \"a\", 'b')", True),
+        ("rlike(s, r'\\d')", "RLIKE(s, '\\\\d')", True),
+        # Spark reads other texts with the format than without, and fails on others.
+        ("to_date(s)", "to_date(s, 'yyyy-MM-dd')", False),
+        ("to_timestamp(s)", "to_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", False),
+        ("unix_timestamp(s)", "unix_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", False),
+    ],
+)
+def test_expressions_of_one_spelling_hold_the_same_texts(one: str, other: str, same: bool) -> None:
+    assert same_expression(one, other) is same
+    assert same_expression(other, one) is same

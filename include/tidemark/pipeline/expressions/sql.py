@@ -48,6 +48,7 @@ LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _MAY_KEEP_ALL = re.compile("|".join((*FROM_BRONZE, "distinct")), re.IGNORECASE)
 _CAN_FAIL = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Neg)
 _DERIVE = "`derive` a boolean column, of any Spark SQL, and name that: `where: NAME`"
@@ -331,9 +332,14 @@ def same_expression(one: str, other: str) -> bool:
     return one == other or _normal(one) == _normal(other)
 
 
-def _normal(text: str) -> str:
-    root = _parse(text)[1]
-    return text if root is None else root.sql(DIALECT, comments=False)
+def _normal(text: str) -> tuple[str, list[str]]:
+    """The expression as sqlglot writes it, and its texts: sqlglot leaves out a format that it takes
+    for the default, and Spark fails on other texts with it than without."""
+    tokens, root, _ = _parse(text)
+    if root is None:
+        return text, []
+    texts = [token.text for token in tokens if token.token_type in _TEXTS]
+    return root.sql(DIALECT, comments=False), sorted(texts)
 
 
 def _or_backticks(
