@@ -296,6 +296,54 @@ def test_an_acceptance_holds_for_one_change_once(place: Place) -> None:
         assert started(place) == Admitted(place.pipeline)
 
 
+ADDED = pytest.mark.parametrize(
+    ("what", "added"),
+    [
+        ("source.columns.page", {"columns": {**clicks()["source"]["columns"], "page": "string"}}),
+        ("source.derive.page", {"derive": {"page": "upper(key)"}}),
+    ],
+    ids=["column", "derive"],
+)
+
+
+def bronze_has(place: Place, *pages: str | None) -> None:
+    rows = pa.table({"key": ["a"] * len(pages), "page": pa.array(pages, pa.string())})
+    write_deltalake(place.places.bronze, rows, mode="append")
+
+
+@ADDED
+def test_a_column_that_is_added_again_waits_until_somebody_accepts_that_it_mixes(
+    place: Place, what: str, added: Mapping[str, Any]
+) -> None:
+    again = content(source=content()["source"] | added)
+    started(place, again)
+    plan_all(place)
+    bronze_has(place, "/former")
+    (told,) = started(place, content()).messages
+    assert f"{what}: " in told
+    assert ": safe. " in told
+    bronze_has(place, None)
+    with pytest.raises(PipelineChanged, match="Bronze has values of a former column") as refused:
+        started(place, again)
+    assert "have null there" not in str(refused.value)
+    assert accepted(place, "pages again") == [what]
+    (told,) = started(place).messages
+    assert "accepted: pages again (Ada)" in told
+    assert started(place) == Admitted(place.pipeline)
+
+
+@ADDED
+def test_a_new_column_that_a_killed_run_has_made_already_is_safe(
+    place: Place, what: str, added: Mapping[str, Any]
+) -> None:
+    started(place)
+    plan_all(place)
+    bronze_has(place, None)
+    (told,) = started(place, content(source=content()["source"] | added)).messages
+    assert f"{what}: none → " in told
+    assert "safe. Rows of before have null there" in told
+
+
 def test_what_a_run_would_refuse_anyway_is_not_let_through_by_an_acceptance(place: Place) -> None:
     started(place)
     plan_all(place)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,7 @@ from tidemark.runs.contract.contract import AcceptedChange, Contract, write_cont
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.runs.contract.zone_changes import zone_changes
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.warehouse import Warehouse
@@ -105,8 +107,12 @@ def contract_differences(recorded: Contract, asked: Contract) -> tuple[Differenc
 def differences_here(
     recorded: Contract, asked: Contract, warehouse: Warehouse
 ) -> tuple[Difference, ...]:
-    """The same, and what this machine and the warehouse tell: whether a zone has other rules."""
+    """The same, and what this machine and the warehouse tell: whether a zone has other rules, and
+    bronze values of a column that is new in the file."""
     differences = contract_differences(recorded, asked)
+    if asked.query == INGEST:
+        here = _added_again(differences, warehouse, asked.pipeline)
+        return tuple(_with_acceptance(recorded, found) for found in here)
     return (*differences, *zone_changes(recorded, asked, warehouse.bronze))
 
 
@@ -172,6 +178,34 @@ def _remove_state(query: RecordedQuery, warehouse: Warehouse) -> None:
     checkpoint = query.checkpoint
     state = FilePlace(checkpoint.uri, checkpoint.options, warehouse.fence).folder("state")
     state.remove_files(list(state.files()))
+
+
+def _added_again(
+    changes: tuple[Difference, ...], warehouse: Warehouse, asked: Pipeline
+) -> Iterator[Difference]:
+    """Changes of the ingest, where a new column may be one of before, whose values bronze has. One
+    without values is new: a run that was killed before it recorded the change has made it."""
+    names = {f"source.columns.{name}": name for name in asked.source.columns}
+    names |= {f"source.derive.{name}": name for name in asked.source.derive}
+    for one in changes:
+        is_new = one.verdict is ChangeVerdict.SAFE and one.before == "none" and one.what in names
+        if is_new and _has_values(warehouse.bronze, names[one.what]):
+            reason = (
+                "Bronze has values of a former column of this name, and keeps them beside what is "
+                "read from now on: keys, measures and `where` over it mix both meanings, in "
+                "windows that are open and in closed ones that late rows touch"
+            )
+            yield replace(one, verdict=ChangeVerdict.TO_ACCEPT, reason=reason)
+        else:
+            yield one
+
+
+def _has_values(place: TablePlace, column: str) -> bool:
+    bronze = place.open()
+    if bronze is None or column not in column_types(bronze):
+        return False
+    values: Any = pc.field(column).is_valid()
+    return bool(dataset_of(bronze).head(1, columns=[column], filter=values).num_rows)
 
 
 def _in_bronze(
