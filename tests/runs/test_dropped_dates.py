@@ -16,9 +16,10 @@ from tidemark.errors import TableLost
 from tidemark.gold.plan import noted_of
 from tidemark.gold.retention import drop_expired_dates
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.runs.found import found_of
 from tidemark.runs.losses import check_losses
-from tidemark.storage.delta.notes import PublishedNote, RetentionNote, as_metadata
+from tidemark.storage.delta.notes import PublishedNote, RetentionNote, RetractedNote, as_metadata
 
 MEASURED = {"group_by": ["key"], "measures": {"events": "count(*)"}}
 STAYS = {"per_10m": {"window": {"length": "10 minutes"}, **MEASURED}}
@@ -84,6 +85,45 @@ def test_a_table_is_stopped_whose_open_windows_lost_dates_while_it_was_out_of_th
     assert "2026-07-06, 2026-07-07, 2026-07-08." in said
     assert "Take other out of the file again" in said
     assert "Nothing was written" in said
+
+
+@pytest.mark.parametrize("rebuilt", [None, "other"], ids=["a run", "a rebuild"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "since"])
+def test_rows_that_were_retracted_meanwhile_do_not_hide_dates_that_went(
+    tmp_path: Path, rebuilt: str | None, before: bool
+) -> None:
+    place = published(tmp_path, WEEKS, TUESDAY)
+    out = without_other(place)
+
+    def retract() -> None:
+        note = as_metadata(RetractedNote(id="20260719T000000Z", rows=1))
+        properties = CommitProperties(custom_metadata=note)
+        # A row that no window waits for.
+        gone = f"_event_date = '{DAYS[-1].date()}'"
+        DeltaTable(place.places.bronze).delete(gone, commit_properties=properties)
+
+    if before:
+        retract()
+    drop_expired_dates(out.pipeline, out.warehouse)
+    if not before:
+        retract()
+    with pytest.raises(TableLost, match="while other was out of the pipeline's file"):
+        check_losses(place.pipeline, place.warehouse, rebuilt=rebuilt)
+
+
+def test_another_window_asks_for_no_dates_that_the_former_one_did_not_need(
+    tmp_path: Path,
+) -> None:
+    place = published(tmp_path, STAYS["per_10m"], NEWEST - timedelta(minutes=10))
+    contract = contract_of(place.pipeline, "other", place.settings)
+    write_contract(place.places.contract("other", 1), contract, {})
+    properties = CommitProperties(custom_metadata=as_metadata(RetentionNote(dates=EXPIRED)))
+    expired = ", ".join(f"'{day}'" for day in EXPIRED)
+    bronze = DeltaTable(place.places.bronze)
+    bronze.delete(f"_event_date IN ({expired})", commit_properties=properties)
+    asked = Place(place.root, clicks(keep="9 days", tables={**STAYS, "other": SESSIONS}))
+    for rebuilt in (None, "other"):
+        check_losses(asked.pipeline, asked.warehouse, rebuilt=rebuilt)
 
 
 def test_a_table_goes_on_whose_windows_of_the_dropped_dates_were_closed_before(

@@ -263,7 +263,8 @@ def _rebuilt_places(pipeline: Pipeline, warehouse: Warehouse, table: str) -> tup
 def find_losses(
     pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None = None
 ) -> tuple[Loss, ...]:
-    """All that does not fit, each place once. Reads logs and checkpoints, and no row."""
+    """All that does not fit, each place once, and once for each table that a rebuild mends. Reads
+    logs and checkpoints, and no row."""
     with one_look():
         return _find_losses(pipeline, warehouse, pinned)
 
@@ -272,7 +273,8 @@ def _find_losses(
     pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None
 ) -> tuple[Loss, ...]:
     damaged = {loss.place: loss for loss in _damaged(pipeline, warehouse)}
-    found = dict(damaged)
+    # What a rebuild mends of a table hides nothing else of the place.
+    found = {(loss.place, ""): loss for loss in damaged.values()}
     try:
         tables = tuple(found_tables(pipeline, warehouse))
     except CheckpointUnreadable:
@@ -281,7 +283,8 @@ def _find_losses(
         return tuple(found.values())
     for table in tables:
         for loss in _of(table, tables, (pinned or {}).get(table.name), damaged):
-            found.setdefault(loss.place, loss)
+            if loss.place not in damaged:
+                found.setdefault((loss.place, loss.way_out if loss.rewound else ""), loss)
     return tuple(found.values()) or _of_ledger(tables, pipeline.name, warehouse)
 
 
