@@ -8,7 +8,7 @@ change: the next run notes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta, timezone
 
 from tidemark.operators.calendars.rules import other_clocks
@@ -40,13 +40,25 @@ def zone_changes(recorded: Contract, asked: Contract, bronze: TablePlace) -> Ite
     zone, table = new.window.zone, bronze.open()
     if old.window.zone != zone or table is None:
         return
-    dates = [date.fromisoformat(part["_event_date"]) for part in table.partitions()]
-    if not dates:
-        return
-    if found := other_clocks(new.window, noted, known, min(dates), max(dates)):
-        what = f"the clocks of {zone} at {instant_text(epoch_ms(found.start))}"
-        texts = _text(found.noted), _text(found.known)
-        yield Difference(query, what, *texts, ChangeVerdict.NEW_GENERATION, _REASON)
+    dates = sorted(date.fromisoformat(part["_event_date"]) for part in table.partitions())
+    for first, last in _adjacent(dates):
+        if found := other_clocks(new.window, noted, known, first, last):
+            what = f"the clocks of {zone} at {instant_text(epoch_ms(found.start))}"
+            texts = _text(found.noted), _text(found.known)
+            yield Difference(query, what, *texts, ChangeVerdict.NEW_GENERATION, _REASON)
+            return
+
+
+def _adjacent(dates: Iterable[date]) -> Iterator[tuple[date, date]]:
+    """The first and the last of each run of dates without a gap: a row may lie years apart."""
+    first = last = None
+    for day in dates:
+        if last is not None and first is not None and day - last > timedelta(days=1):
+            yield first, last
+            first = day
+        first, last = first or day, day
+    if first is not None and last is not None:
+        yield first, last
 
 
 def why_zones_differ(run: Run) -> str | None:
