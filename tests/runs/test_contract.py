@@ -478,6 +478,8 @@ def test_a_name_that_gold_keeps_for_another_column_needs_a_new_generation(
     looked_up: Contract, own: Contract, what: set[str], turned: bool
 ) -> None:
     old, new = (own, looked_up) if turned else (looked_up, own)
+    # As a run records it.
+    old = old.with_types(dict.fromkeys(("key", "shop_city", "found"), "string"))
     refused = [
         one for one in contract_differences(old, new) if one.verdict is ChangeVerdict.NEW_GENERATION
     ]

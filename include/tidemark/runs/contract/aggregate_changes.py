@@ -46,7 +46,9 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     yield from _of_lookups(query, before, after)
     yield from _widened(query, recorded.pipeline.source, asked.pipeline.source)
     yield from _keys(query, recorded.keys, asked.keys)
-    if recorded.keys == asked.keys and old.group_by != new.group_by:
+    # The recorded ones have types too.
+    names = [[key.name for key in one.keys] for one in (recorded, asked)]
+    if names[0] == names[1] and old.group_by != new.group_by:
         reason = "Gold has one name for both, and would hold a mixture"
         yield _refused(query, "group_by", _list(old.group_by), _list(new.group_by), reason)
     yield from _measures(query, recorded.measures, asked.measures, new.renamed_from)
