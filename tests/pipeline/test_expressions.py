@@ -470,6 +470,9 @@ def test_the_columns_that_an_expression_reads_are_told_in_their_order(
         ("to_date( s )", "TO_DATE(s)", True),
         ("concat(s, 'a', \"b\")", "CONCAT(s, \"a\", 'b')", True),
         ("rlike(s, r'\\d')", "RLIKE(s, '\\\\d')", True),
+        ("date_trunc('DAY', t)", "date_trunc('day', t)", True),
+        ("t + INTERVAL '1' DAY", "t + interval 1 day", True),
+        ("concat(s, 'a')", "concat(s, 'A')", False),
         # Spark reads other texts with the format than without, and fails on others.
         ("to_date(s)", "to_date(s, 'yyyy-MM-dd')", False),
         ("to_timestamp(s)", "to_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", False),

@@ -334,12 +334,14 @@ def same_expression(one: str, other: str) -> bool:
 
 def _normal(text: str) -> tuple[str, list[str]]:
     """The expression as sqlglot writes it, and its texts: sqlglot leaves out a format that it takes
-    for the default, and Spark fails on other texts with it than without."""
+    for the default, and Spark fails on other texts with it than without. A unit may be written in
+    capitals, and an interval's number as a text."""
     tokens, root, _ = _parse(text)
     if root is None:
         return text, []
     texts = [token.text for token in tokens if token.token_type in _TEXTS]
-    return root.sql(DIALECT, comments=False), sorted(texts)
+    worded = (text.lower() for text in texts if not text.strip().isdecimal())
+    return root.sql(DIALECT, comments=False), sorted(worded)
 
 
 def _or_backticks(
