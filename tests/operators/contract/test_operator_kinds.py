@@ -36,7 +36,7 @@ from tests.operators.contract.kinds import (
     place_of,
 )
 from tests.operators.contract.told import check_stories
-from tests.streaming.audits import audit, backfill_warm
+from tests.streaming.audits import accept_by_hand, audit, backfill_warm
 from tidemark import commit_point
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -432,6 +432,7 @@ def test_an_audit_finds_gold_equal_and_a_backfill_brings_back_what_was_damaged(
     write_deltalake(gold, invented, mode="append")
     found = audit(spark, place).tables[TABLE].found
     assert (found.only_in_bronze > 0, found.only_in_gold) == (True, 1)
+    accept_by_hand(place)
     result = backfill_warm(spark, place, *whole_range(place), table=TABLE)
     assert result.error is None, result.error
     assert place.known() == before
