@@ -107,7 +107,7 @@ def contract_differences(recorded: Contract, asked: Contract) -> tuple[Differenc
 def differences_here(
     recorded: Contract, asked: Contract, warehouse: Warehouse
 ) -> tuple[Difference, ...]:
-    """The same, and what this machine and the warehouse tell: whether a zone has other rules, and
+    """All that differs, by this machine and the warehouse too: whether a zone has other rules, and
     bronze values of a column that is new in the file."""
     differences = contract_differences(recorded, asked)
     if asked.query == INGEST:
