@@ -42,9 +42,12 @@ from demo.services import Services
 from tests.end_to_end.one_pipeline import DAG, land_sample, one_pipeline
 from tests.end_to_end.pages import example_after, page
 from tests.end_to_end.test_airflow_run import expected, gold
+from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.lease.lease import LeaseRecord, hold_lease, read_lease, this_process
 from tidemark.storage.processes import is_alive, send_signal
+from tidemark.upkeep.accept_changes import accept_changes
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
@@ -361,6 +364,8 @@ def test_what_a_backfill_mends_is_held_to_the_checks_and_reaches_the_consumer(
     table = DeltaTable(str(airflow.root / DAG / "spot_10m" / "gold"))
     spoilt = f"window_start = '{start.isoformat()}' AND spotId = {closed['spotId']}"
     table.update({"impressions": "impressions + 7"}, predicate=spoilt)
+    settings = load_settings(airflow.folder / "settings.yaml")
+    accept_changes(load_pipeline(airflow.pipeline), settings, "accepted", "it is mended", "Ada")
     asked = {
         "table": "spot_10m",
         "from": start.isoformat(),

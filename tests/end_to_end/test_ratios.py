@@ -18,7 +18,7 @@ from tests.end_to_end.generations import WINDOW, ThreeRuns, changed, goes_on, is
 from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tests.operators.contract.joins import OTHER, PartnerPlace, partner_pipeline, sides
 from tests.operators.contract.kinds import DAY, Row, as_json, joined_landings
-from tests.streaming.audits import audit, backfill
+from tests.streaming.audits import accept_by_hand, audit, backfill
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import pipeline_from_mapping
@@ -200,6 +200,7 @@ def assert_right_with_late_rows(
         gold = DeltaTable(place.places.gold(name))
         gold.update(updates=damage, predicate=f"window_start < '{HOUR.isoformat()}'")
     assert audit(spark, place).outcome == "different"
+    accept_by_hand(place)
     for name in damaged:
         backfill(spark, place, DAY, HOUR, table=name, run_id=f"mend-{name}")
     succeed(spark, place, "idle", scheduled=DAY + idle)

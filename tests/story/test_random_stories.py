@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from tests.end_to_end.generations import migrated, table
 from tests.kit.rewinding import rewound
 from tests.kit.running import Place, clicks, succeed
-from tests.streaming.audits import audit, backfill_warm
+from tests.streaming.audits import accept_by_hand, audit, backfill_warm
 from tidemark.operators.repaired import NOT_OF_GOLD
 from tidemark.runs.generations import generations
 from tidemark.story.explain import story_of
@@ -65,6 +65,7 @@ def all_that_happens(spark: SparkSession, root: Path) -> Place:
     run("after", 130)
     damaged = place.warehouse.gold(TABLE).existing()
     damaged.delete("key = 'a' AND status <> 'provisional'")
+    accept_by_hand(place)
     result = backfill_warm(spark, place, START, START + timedelta(hours=1), table=TABLE)
     assert result.error is None, result.error
     run("undone", 145)
