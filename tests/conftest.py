@@ -97,6 +97,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_mended_rejects.py": "stays_as_it_was_and_is_told",
     "tests/end_to_end/test_migrations_beside_runs.py": None,
     "tests/end_to_end/test_moved_root.py": None,
+    "tests/end_to_end/test_moved_clocks.py": None,
     "tests/end_to_end/test_notebook_runs.py": "event_loop",
     "tests/end_to_end/test_output_modes.py": "died_before_append_mode",
     "tests/end_to_end/test_passed_over.py": None,

@@ -565,6 +565,7 @@ def test_a_copy_is_read_however_old_it_is(spark: SparkSession, tmp_path: Path) -
     assert all(not one.found.windows for one in audited.tables.values())
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("left", ["held", "killed"])
 def test_a_lookup_that_is_taken_back_before_its_run_was_published_leaves_gold_as_it_was(
     spark: SparkSession, three_weeks: LookingUp, left: str
