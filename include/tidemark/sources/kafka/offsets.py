@@ -4,7 +4,8 @@
 
 By topic its id, and by partition where the batch begins and where the next one does. So the
 checkpoint of an ingest tells of each batch which offsets it reads, of which topic of that name:
-a topic that was made anew has another id.
+a topic that was made anew has another id. `"again": true` of a topic tells an offset from the one
+before it, of the same numbers: messages were cut off, and written anew.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ class OffsetRange:
 @dataclass(frozen=True)
 class TopicOffset:
     """What a batch reads of a topic: by partition, from which offset on, and where the next batch
-    begins. `id` is empty where the broker gives none."""
+    begins. `id` is empty where the broker gives none. `again` tells it from the one before it, of
+    the same numbers."""
 
     id: str
     begin: Mapping[int, int]
     next: Mapping[int, int]
+    again: bool = False
 
 
 Offset = Mapping[str, TopicOffset]
@@ -61,6 +64,7 @@ def offset_text(offset: Offset) -> str:
     return json.dumps(
         {
             name: {"id": one.id, "from": _by_text(one.begin), "next": _by_text(one.next)}
+            | ({"again": True} if one.again else {})
             for name, one in sorted(offset.items())
         }
     )
@@ -70,7 +74,12 @@ def offset_of(text: str, place: str) -> Offset:
     """What an offset says; CheckpointUnreadable where it is none of ours. `place`: its file."""
     try:
         return {
-            name: TopicOffset(str(one["id"]), _by_number(one["from"]), _by_number(one["next"]))
+            name: TopicOffset(
+                str(one["id"]),
+                _by_number(one["from"]),
+                _by_number(one["next"]),
+                bool(one.get("again", False)),
+            )
             for name, one in json_value(text).items()
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:

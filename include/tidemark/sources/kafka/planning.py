@@ -123,15 +123,15 @@ def is_read(position: Position[Offset], act: Followed) -> bool:
 def steps(planned: Offset, most: int | None, before: Offset | None = None) -> list[Offset]:
     """A plan in batches of at most so many offsets, taken from all partitions in proportion.
 
-    The engine takes an offset that equals the one `before`, of messages that were cut off and
-    written anew, for nothing new: a batch that reads nothing stands between them.
+    Of messages that were cut off and written anew one may equal the offset `before`, at which the
+    engine stands: it would take that one and all steps up to it for read, so they are told apart.
     """
-    found = [_up_to(planned, {})] if planned == before else []
+    found: list[Offset] = []
     left = planned
     while most is not None and sum(one.number for one in ranges(left)) > most:
         step, left = first_step(left, most)
         found.append(step)
-    return [*found, left]
+    return [_told_apart(one, before) for one in [*found, left]]
 
 
 def first_step(planned: Offset, most: int) -> tuple[Offset, Offset]:
@@ -263,6 +263,13 @@ def _left(whole: OffsetRange, gone: OffsetRange) -> list[OffsetRange]:
     if whole.last is None:
         return [] if whole == gone else [whole]
     return without(whole, gone)
+
+
+def _told_apart(step: Offset, before: Offset | None) -> Offset:
+    if not step or step != before:
+        return step
+    name = min(step)
+    return {**step, name: replace(step[name], again=not step[name].again)}
 
 
 def _ends(offset: Offset) -> dict[str, tuple[str, Mapping[int, int]]]:
