@@ -24,6 +24,8 @@ from tidemark.checkpoint.reading.source_offsets import (
     UnknownOffset,
     source_offset,
 )
+from tidemark.sources.delta.offsets import Offset
+from tidemark.sources.kafka.offsets import TopicOffset, offset_text
 
 TWO = {0: (("a",), ("b",))}
 DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,'
@@ -41,8 +43,14 @@ DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,'
             '{"a": {"id": "x1", "from": {"0": 0, "1": 5}, "next": {"0": 3, "1": 5}}}',
             PlannedTopics({"a": "x1"}, {"a": {0: 3, 1: 5}}),
         ),
+        (
+            offset_text({"a": TopicOffset("x1", {0: 0}, {0: 3}, again=True)}),
+            PlannedTopics({"a": "x1"}, {"a": {0: 3}}),
+        ),
         ('{"a": {"id": "", "from": {}}}', UnknownOffset('{"a": {"id": "", "from": {}}}')),
         ('{"id": "t", "snapshot": null, "from": 3, "next": 7}', PlannedVersions("t", 7)),
+        (Offset("t", 3, 7, mark="9c2").text, PlannedVersions("t", 7)),
+        (Offset("t", 3, 3, 2, None, 4, 8, "act").text, PlannedVersions("t", 3)),
         ("42", CountOffset(42)),
         ("-1", CountOffset(-1)),
         ('{"offset":3,"timestamp":1000}', RateOffset('{"offset":3,"timestamp":1000}')),

@@ -173,7 +173,8 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
             long(value["index"]),
             snapshot,
         )
-    if value.keys() == {"id", "snapshot", "from", "next"}:
+    # Behind these stands what only some batches have.
+    if {"id", "snapshot", "from", "next"} <= value.keys():
         return PlannedVersions(str(value["id"]), long(value["next"]))
     if value.keys() == {"offset", "timestamp"}:
         return RateOffset(text)
@@ -186,7 +187,7 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
                 for topic, part in value.items()
             }
         )
-    if value and all(part.keys() == {"id", "from", "next"} for part in value.values()):
+    if value and all({"id", "from", "next"} <= part.keys() for part in value.values()):
         return PlannedTopics(
             {topic: str(part["id"]) for topic, part in value.items()},
             {
