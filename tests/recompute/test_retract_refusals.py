@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.kit.running import Place, clicks
+from tests.kit.running import Place, clicks, quiet
 from tidemark.errors import RetractionRefused
 from tidemark.recompute.plans import CHANGE
 from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.retract.record import keep_change
-from tidemark.recompute.retract.refusals import check_followed_as_then
+from tidemark.recompute.retract.refusals import (
+    check_followed_as_begun,
+    check_followed_as_then,
+)
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
 from tidemark.sources.notes import FollowedVersions
 
 TABLES = {"t": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
@@ -69,6 +73,55 @@ def test_what_was_followed_by_the_same_key_or_before_is_no_reason(tmp_path: Path
     following = place_of(tmp_path, "id")
     act(following, LATER, key=("id",))
     check_followed_as_then(following.run("undo"), PERSONS)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        (("id",), None, "by the key id, and the pipeline's file follows no changes by now"),
+        (("id",), ["shop", "id"], "by the key id, and the pipeline's file follows by shop, id"),
+        (None, None, "by a key that was not noted, and the pipeline's file follows no changes"),
+    ],
+)
+def test_what_is_being_followed_by_another_key_keeps_a_run_from_reading(
+    tmp_path: Path, then: tuple[str, ...] | None, now: Any, told: str
+) -> None:
+    place = place_of(tmp_path, now)
+    act(place, LATER, key=then)
+    stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, LATER))
+    with pytest.raises(RetractionRefused, match=f"is being followed {told}") as refused:
+        check_followed_as_begun(place.run("next"))
+    assert "Put `changes` and `key` back, run the pipeline" in str(refused.value)
+
+
+def test_a_run_that_may_not_finish_what_is_being_followed_begins_nothing(tmp_path: Path) -> None:
+    """Else it records the file as taken, and reads newer messages as plain rows."""
+    from tidemark.streaming.jobs.stream import run_once
+
+    def session(*_: object) -> Any:
+        pytest.fail("a session is started")
+
+    place = place_of(tmp_path)
+    act(place, LATER, key=("id",))
+    stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, LATER))
+    result = run_once(place.run("next"), quiet(), datetime.now(UTC), hold=False, session=session)
+    assert result.error is not None
+    assert result.error.type == "RetractionRefused"
+    assert not Path(place.places.bronze).exists()
+    assert not Path(place.run("next").ingest_checkpoint().uri).exists()
+
+
+def test_what_is_being_followed_by_the_key_of_the_file_is_finished(tmp_path: Path) -> None:
+    place = place_of(tmp_path, "id")
+    check_followed_as_begun(place.run("next"))
+    # A former version noted no key.
+    for of, key in ((BEFORE, None), (LATER, ("id",))):
+        act(place, of, key=key)
+        stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, of))
+        check_followed_as_begun(place.run("next"))
+    other = place_of(tmp_path)
+    stop_for(other.warehouse, PipelineAct(ActKind.RETRACTION, LATER))
+    check_followed_as_begun(other.run("next"))
 
 
 def test_a_plan_of_a_former_version_notes_no_key(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
 from tidemark.recompute.backfill_range import pending_changes
-from tidemark.recompute.retract.change import RetractedTable, acts_since
+from tidemark.recompute.retract.change import RetractedTable, acts_since, read_retraction
 from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.found import found_tables
 from tidemark.runs.generations import generations
 from tidemark.runs.run import Run, TableRun
+from tidemark.runs.unfinished_act import ActKind, unfinished_act
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.dataset import dataset_of
 
@@ -96,6 +97,25 @@ def check_followed_as_then(run: Run, act: str) -> None:
             f"these rows is not told. {_UNTOUCHED} Set `changes` and `key` as they were, or write "
             "the rows again in the source."
         )
+
+
+def check_followed_as_begun(run: Run) -> None:
+    """RetractionRefused where what the source changed is being followed, and the pipeline's file
+    does not follow by the same key any more: other rows would be read than the act is about, and
+    nothing would ever finish it. Asked before a run reads anything."""
+    unfinished, key = unfinished_act(run.warehouse), run.pipeline.source.followed_key
+    if unfinished is None or unfinished.kind is not ActKind.FOLLOWING:
+        return
+    begun = read_retraction(unfinished.folder(run.warehouse)).key
+    if key and begun in (key, None):
+        return
+    was = "a key that was not noted" if begun is None else f"the key {', '.join(begun)}"
+    now = f"follows by {', '.join(key)}" if key else "follows no changes"
+    raise RetractionRefused(
+        f"What the source changed is being followed by {was}, and the pipeline's file {now} by "
+        "now: so this cannot be finished. Nothing was read. Put `changes` and `key` back, run the "
+        "pipeline, and change the file then."
+    )
 
 
 def check_not_frozen(run: Run, first: datetime) -> None:

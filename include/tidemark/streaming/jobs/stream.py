@@ -16,6 +16,7 @@ from functools import partial
 from tidemark.gold.published import publish_note
 from tidemark.quality.validate import check_none_failed, validate_result
 from tidemark.quality.verdicts import verdict_line, warnings
+from tidemark.recompute.retract.refusals import check_followed_as_begun
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
@@ -81,6 +82,7 @@ def run_once(
             check_losses(run.pipeline, run.warehouse)
             admitted = admit(run.pipeline, run.settings)
             run = replace(run, pipeline=admitted.pipeline, fence=lease.check)
+            check_followed_as_begun(run)
             for line in admitted.messages:
                 progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:
