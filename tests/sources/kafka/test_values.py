@@ -23,12 +23,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.registry import Registry, started_registry
+from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import NoteUnreadable, SettingsInvalid, SourceRefused, SourceUnavailable
 from tidemark.pipeline.settings.connections import Connection, RegistryConnection, registry_of
 from tidemark.sources.kafka import registry as asking
+from tidemark.sources.kafka.handle import KafkaSourceHandle
+from tidemark.sources.kafka.offsets import TopicOffset, offset_text
 from tidemark.sources.kafka.registry import KeptSchemas, asked_for, keep_schemas, kept_schemas
+from tidemark.sources.kafka.slices import KafkaSlice
 from tidemark.sources.kafka.values import MessageValues, ValueUnusable, schema_text
+from tidemark.sources.source import Reading
 
 ADDRESS = {
     "type": "record",
@@ -278,14 +283,96 @@ def test_a_registry_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch)
 
 def test_schemas_are_kept_and_a_missing_one_for_its_batch(tmp_path: Path) -> None:
     ingest = Checkpoint(str(tmp_path / "ingest"), {})
-    assert kept_schemas(ingest) == KeptSchemas()
-    keep_schemas(ingest, KeptSchemas(schemas={"1": "one"}, missing={"2": 1_000, "3": 2_000}))
-    kept = kept_schemas(ingest)
+    assert kept_schemas(ingest, "a") == KeptSchemas(of="a")
+    missing = {"2": 1_000, "3": 2_000}
+    keep_schemas(ingest, KeptSchemas(of="a", schemas={"1": "one"}, missing=missing))
+    kept = kept_schemas(ingest, "a")
     assert kept.of_batch(1_000) == {"1": "one", "2": None}
     assert kept.of_batch(3_000) == {"1": "one"}
+    assert kept_schemas(ingest, "b").of_batch(1_000) == {"2": None}
     Path(f"{ingest.uri}.schemas.json").write_text("{")
     with pytest.raises(NoteUnreadable, match="is asked again"):
-        kept_schemas(ingest)
+        kept_schemas(ingest, "a")
+
+
+def test_of_schemas_of_a_former_version_it_is_not_known_whose_they_are(tmp_path: Path) -> None:
+    """They are asked for once more; a batch that is repeated misses what it missed."""
+    ingest = Checkpoint(str(tmp_path / "ingest"), {})
+    text = '{"version": 1, "schemas": {"1": "one"}, "missing": {"2": 1000}}'
+    Path(f"{ingest.uri}.schemas.json").write_text(text)
+    kept = kept_schemas(ingest, "a")
+    assert kept == KeptSchemas(of="a", missing={"2": 1000})
+    assert kept.of_batch(1_000) == {"2": None}
+
+
+def test_schemas_of_another_registry_are_asked_for(tmp_path: Path, registry: Registry) -> None:
+    """Its ids begin at 1 again: at another address, or in the place of a cluster that is gone."""
+    one, other = (plain("amount", "tax"), plain("tax", "amount"))
+    row = {"amount": 100.0, "tax": 20.0}
+    number = registry.add("orders-value", one)
+    ingest = Checkpoint(str(tmp_path / "ingest"), {})
+    handle = handle_of(tmp_path, registry)
+    plan_batch(ingest, 0, "first")
+    plan_batch(ingest, 1, "first")
+    for batch in (0, 1, 0):
+        assert judged(handle, ingest, batch, written(number, one, row)) == row
+    assert len(registry.asked) == 1
+    # The cluster is made anew, with its registry, at the same addresses.
+    registry.schemas.clear()
+    assert registry.add("orders-value", other) == number
+    plan_batch(ingest, 2, "second")
+    assert judged(handle, ingest, 2, written(number, other, row)) == row
+    assert len(registry.asked) == 2
+    # The pipeline's file names another connection, and the former one again.
+    with started_registry() as another:
+        assert another.add("orders-value", one) == number
+        moved = handle_of(tmp_path, another)
+        assert judged(moved, ingest, 2, written(number, one, row)) == row
+        assert len(another.asked) == 1
+    assert judged(handle, ingest, 2, written(number, other, row)) == row
+
+
+def plain(*names: str) -> dict[str, Any]:
+    fields = [{"name": name, "type": "double"} for name in names]
+    return {"type": "record", "name": "Order", "fields": fields}
+
+
+def handle_of(root: Path, registry: Registry) -> KafkaSourceHandle:
+    source = {
+        "kafka": {"topic": "t", "connection": "events"},
+        "format": "avro",
+        "columns": {"amount": "double", "tax": "double", "_kafka_time": "timestamp not null"},
+        "event_time": {"column": "_kafka_time"},
+    }
+    reached: dict[str, Any] = {"servers": "a:1", "security_protocol": "PLAINTEXT"}
+    reached["schema_registry"] = {"url": registry.url}
+    tables = {"per_hour": {"window": {"length": "1 hour"}, "measures": {"n": "count(*)"}}}
+    place = Place(root, clicks(source=source, tables=tables), connections={"events": reached})
+    return KafkaSourceHandle(place.pipeline, place.settings)
+
+
+def plan_batch(ingest: Checkpoint, batch: int, topic: str) -> None:
+    head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": batch + 1, "conf": {}})
+    file = Path(ingest.uri, "offsets", str(batch))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    offset = offset_text({"t": TopicOffset(topic, {0: batch}, {0: batch + 1})})
+    file.write_text(f"v1\n{head}\n{offset}")
+
+
+def judged(handle: KafkaSourceHandle, ingest: Checkpoint, batch: int, value: bytes) -> Any:
+    """The line of a message with this value, which a batch reads."""
+    message: Any = SimpleNamespace(
+        value=lambda: value, key=lambda: None, headers=lambda: None, topic=lambda: "t",
+        partition=lambda: 0, offset=lambda: batch, timestamp=lambda: (1, 0),
+    )  # fmt: skip
+    while True:
+        (one,) = handle.slices(ingest, batch, Reading((f"t/0/{batch}-{batch}",), (), {}))
+        assert isinstance(one, KafkaSlice)
+        if not (needed := one.as_lines.needed([message])):
+            break
+        handle.provide(ingest, batch, sorted(needed))
+    (line,) = one.as_lines.table([message], 10**6).column("_as_read").to_pylist()
+    return {name: value for name, value in json.loads(line).items() if name != "_kafka_time"}
 
 
 def test_a_connection_without_a_registry_says_how_to_name_one() -> None:

@@ -258,7 +258,8 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         if self._slice().as_lines.ask_registry:
             from tidemark.sources.kafka.registry import kept_schemas
 
-            schemas = kept_schemas(ingest).of_batch(ingest.offsets(batch).batch_time_ms)
+            kept = kept_schemas(ingest, self._registry(ingest, batch))
+            schemas = kept.of_batch(ingest.offsets(batch).batch_time_ms)
         newest = None if self._row_keys is None else self._newest(read, schemas)
         return [
             self._slice(*together, schemas=schemas, newest=newest and newest.only(together))
@@ -270,13 +271,22 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         from tidemark.sources.kafka.registry import keep_schemas, kept_schemas
 
         found = self._asked_for(needed)
-        kept, asked_ms = kept_schemas(ingest), ingest.offsets(batch).batch_time_ms
+        kept = kept_schemas(ingest, self._registry(ingest, batch))
+        asked_ms = ingest.offsets(batch).batch_time_ms
         there = {one: text for one, text in found.items() if text is not None}
         update = {
             "schemas": {**kept.schemas, **there},
             "missing": {**kept.missing, **dict.fromkeys(found.keys() - there.keys(), asked_ms)},
         }
         keep_schemas(ingest, kept.model_copy(update=update))
+
+    def _registry(self, ingest: Checkpoint, batch: int) -> str:
+        """Which registry has the schemas of a batch: its address, and the ids of the batch's
+        topics, for another one may stand there once the cluster is another."""
+        connection = connection_of(self.settings.connections, self.kafka.connection)
+        registry = connection.schema_registry
+        ids = {one.id for one in self.batch_offset(ingest, batch).values()}
+        return " ".join(["" if registry is None else registry.url, *sorted(ids)])
 
     def _asked_for(self, needed: Sequence[str]) -> dict[str, str | None]:
         """What the registry has of these ids. Where messages change rows, SourceRefused where one

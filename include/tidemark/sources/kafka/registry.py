@@ -1,6 +1,7 @@
 """Schemas of a schema registry: asked for once, in the driver, and kept beside the checkpoint.
 
-What an id stands for never changes, so a replay asks nothing and says the same. An id that the
+What an id of a registry stands for never changes, so a replay asks nothing and says the same. In
+another registry it stands for something else: which one was asked is kept too. An id that the
 registry does not have is a verdict on its messages, which is kept too, with the time of the batch
 that asked: that batch says the same when it is repeated, and a later one asks again.
 """
@@ -39,10 +40,12 @@ _REFUSED = (401, 403)
 
 
 class KeptSchemas(Facts):
-    """`schemas`: by id or GUID, with those that they refer to (`schema_text`). `missing`: by id,
-    the time of the batch for which the registry did not have it, in milliseconds."""
+    """`schemas`: by id or GUID, with those that they refer to (`schema_text`), of the registry that
+    `of` tells from others; None: a former version did not keep which. `missing`: by id, the time of
+    the batch for which the registry of then did not have it, in milliseconds."""
 
     version: Literal[1] = 1
+    of: str | None = None
     schemas: dict[str, str] = Field(default_factory=dict)
     missing: dict[str, int] = Field(default_factory=dict)
 
@@ -52,19 +55,21 @@ class KeptSchemas(Facts):
         return {**self.schemas, **dict.fromkeys(missing)}
 
 
-def kept_schemas(ingest: Checkpoint) -> KeptSchemas:
-    """Those of an ingest; none where nothing was asked yet."""
+def kept_schemas(ingest: Checkpoint, of: str) -> KeptSchemas:
+    """Those of an ingest and of this registry; none where nothing of it was asked yet."""
     place = _place(ingest)
     try:
-        return KeptSchemas.model_validate_json(read_bytes(place, ingest.options))
+        kept = KeptSchemas.model_validate_json(read_bytes(place, ingest.options))
     except FileMissing:
-        return KeptSchemas()
+        return KeptSchemas(of=of)
     except ValidationError as error:
         raise NoteUnreadable(
             f"{place} holds no schemas: it is damaged, or of a newer version of Tidemark. Nothing "
             "was read. Restore it from a backup with the checkpoint beside it; or remove it, and "
             "the schema registry is asked again."
         ) from error
+    # What a batch missed is its own verdict, whichever registry is asked now.
+    return kept if kept.of == of else KeptSchemas(of=of, missing=kept.missing)
 
 
 @commit_point(
