@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.sources.kafka.engine import batches_run
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import SettingsInvalid
 from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.losses import told
@@ -21,6 +25,9 @@ from tidemark.sources.kafka.planning import (
 from tidemark.sources.notes import FollowedOffsets, accepted_loss
 from tidemark.sources.planned_source import Position
 from tidemark.sources.source import LossAcceptance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SECRET = "c2VjcmV0"
 
@@ -69,6 +76,23 @@ def test_an_offset_that_was_told_apart_is_told_apart_from_the_next_one() -> None
         (third,) = steps(first, None, before)
         assert [*batches_run([third], before)] == [third]
     assert steps({}, None, {}) == [{}]
+
+
+def test_the_engine_runs_a_batch_for_a_step_that_was_told_apart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from tidemark.streaming.sources.planned import planned_stream
+
+    log = Checkpoint(str(tmp_path / "log"), {})
+    before = {"a": TopicOffset("id", {0: 10}, {0: 20})}
+    anew = steps({"a": TopicOffset("id", {0: 0}, {0: 35})}, 10, before)
+    same = steps(anew[-1], None, anew[-1])
+    for planned in ([before], anew, same):
+        stream = planned_stream(spark, [json.loads(offset_text(one)) for one in planned])
+        writer = stream.writeStream.option("checkpointLocation", log.uri)
+        writer.foreachBatch(lambda *_: None).trigger(availableNow=True).start().awaitTermination()
+    texts = [log.offsets(batch).sources[0] or "" for batch in log.batches("commits")]
+    assert [offset_of(one, "here") for one in texts] == [before, *anew, *same]
 
 
 def test_an_act_over_messages_that_came_anew_is_read_by_one_batch() -> None:
