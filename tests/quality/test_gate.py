@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kit.windows import at, window
-from tests.quality.held import NOW, Held, bad_and_good, verdict_of
+from tests.quality.held import NOW, TABLE, Held, bad_and_good, verdict_of
 from tidemark.errors import NotPublishable
 from tidemark.quality.gate import accept
 from tidemark.runs.acceptance import CheckOverride
+from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
@@ -99,6 +101,23 @@ def test_a_mended_check_lets_the_same_run_through(held: Held) -> None:
     assert held.publish(gated.run).error is None
     runs = held.place.table(held.place.places.runs)
     assert runs["outcome"].to_pylist() == ["succeeded"]
+
+
+@pytest.mark.parametrize("other", [{"group_by": []}, {"measures": {"n": "count(*)"}}], ids=str)
+def test_another_key_or_measure_of_the_file_leaves_a_held_run_as_it_was(
+    held: Held, other: dict[str, Any]
+) -> None:
+    place = held.place
+    for query in ("ingest", "per_10m"):
+        contract = contract_of(place.pipeline, query, place.settings)
+        write_contract(place.places.contract(query, 1), contract, {})
+    failed = held.gated(held.run(*bad_and_good())).run
+    table = TABLE | other | {"checks": [{"fail": "rows > 0"}]}
+    place.content = {**place.content, "tables": {"per_10m": table}}
+    gated = held.gated(failed)
+    assert (gated.run.error, verdict_of(gated, "rows > 0").passed) == (None, True)
+    assert held.publish(gated.run).error is None
+    assert held.windows.gold("key", "total") == [("a", 5), ("b", -3), (None, None)]
 
 
 def test_a_warning_passes_and_is_told(held: Held) -> None:

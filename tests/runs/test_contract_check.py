@@ -19,7 +19,7 @@ from tidemark.errors import LeaseLost, PipelineChanged
 from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
 from tidemark.runs.contract.contract import Contract, read_contract
-from tidemark.runs.contract.recorded import with_recorded_keep
+from tidemark.runs.contract.recorded import as_it_ran
 
 MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
 SWAPPED = dict(reversed(MEASURES.items()))
@@ -357,9 +357,39 @@ def test_what_a_run_would_refuse_anyway_is_not_let_through_by_an_acceptance(plac
 def test_a_held_run_is_published_with_the_keep_that_it_had(place: Place) -> None:
     started(place)
     place.content = content(keep="1 day")
-    assert with_recorded_keep(place.pipeline, place.warehouse).keep is None
+    assert as_it_ran(place.pipeline, place.warehouse).keep is None
     Path(place.places.contract("ingest", 1)).unlink()
-    assert with_recorded_keep(place.pipeline, place.warehouse).keep == timedelta(days=1)
+    assert as_it_ran(place.pipeline, place.warehouse).keep == timedelta(days=1)
+
+
+def test_a_held_run_has_its_own_tables_and_the_checks_and_views_of_the_file(place: Place) -> None:
+    started(place)
+    ran = place.pipeline
+    source = content()["source"] | {"checks": [{"warn": {"freshness": {"at_most": "1 hour"}}}]}
+    place.content = content({"events": "count(*)"}, source=source)
+    table = place.content["tables"]["per_10m"]
+    table |= {"group_by": [], "checks": [{"fail": "events > 0"}]}
+    table["views"] = {"busy": {"having": "events > 20"}}
+    found, now = as_it_ran(place.pipeline, place.warehouse), place.pipeline
+    assert found.without_checks() == ran
+    assert found.source.checks == now.source.checks != ()
+    assert found.tables["per_10m"].checks == now.tables["per_10m"].checks != ()
+    assert found.tables["per_10m"].views == now.tables["per_10m"].views != {}
+    for query in ("ingest", "per_10m"):
+        Path(place.places.contract(query, 1)).unlink()
+    assert as_it_ran(now, place.warehouse) == now
+
+
+def test_a_held_run_of_a_generation_that_was_rolled_back_to_has_the_tables_of_that(
+    place: Place,
+) -> None:
+    started(place)
+    ran = place.pipeline
+    make_gold(place, generation=2)
+    started(place, content(SWAPPED))
+    assert as_it_ran(ran, place.warehouse).tables == place.pipeline.tables
+    make_gold(place, generation=1)
+    assert as_it_ran(place.pipeline, place.warehouse) == ran
 
 
 def test_without_a_contract_gold_tells_keys_measures_and_length(place: Place) -> None:

@@ -14,11 +14,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.kit.running import Place, clicks
 from tidemark.errors import TableLost
 from tidemark.gold.plan import noted_of
+from tidemark.gold.published import publish_note
 from tidemark.gold.retention import drop_expired_dates
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.runs.found import found_of
 from tidemark.runs.losses import check_losses
+from tidemark.runs.publish_held import publish_run
+from tidemark.runs.run import Outcome
 from tidemark.storage.delta.notes import PublishedNote, RetentionNote, RetractedNote, as_metadata
 
 MEASURED = {"group_by": ["key"], "measures": {"events": "count(*)"}}
@@ -141,6 +144,22 @@ def test_a_table_that_stayed_in_the_file_never_loses_a_date_that_it_needs(tmp_pa
     place = published(tmp_path / "closed", WEEKS, NEXT_WEEK)
     assert drop_expired_dates(place.pipeline, place.warehouse) == EXPIRED
     check_losses(place.pipeline, place.warehouse)
+
+
+@pytest.mark.parametrize(("close", "gone"), [(TUESDAY, ()), (NEXT_WEEK, EXPIRED)])
+def test_the_publish_of_a_held_run_drops_dates_by_the_file_that_the_run_had(
+    tmp_path: Path, close: datetime, gone: tuple[date, ...]
+) -> None:
+    place = published(tmp_path, WEEKS, close)
+    for query in ("ingest", "per_10m", "other"):
+        contract = contract_of(place.pipeline, query, place.settings)
+        write_contract(place.places.contract(query, 1), contract, {})
+    held = set(DeltaTable(place.places.bronze).to_pyarrow_table()["_event_date"].to_pylist())
+    place.content = clicks(keep="9 days", tables={**STAYS, "other": STAYS["per_10m"]})
+    note = publish_note("run", NEWEST)
+    publish_run(place.pipeline, Outcome(), note, place.warehouse)
+    left = DeltaTable(place.places.bronze).to_pyarrow_table()["_event_date"].to_pylist()
+    assert set(left) == held - set(gone)
 
 
 @pytest.mark.parametrize("close", [TUESDAY, NEXT_WEEK])

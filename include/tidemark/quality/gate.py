@@ -15,6 +15,7 @@ from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
 from tidemark.runs.acceptance import CheckOverride
+from tidemark.runs.contract.recorded import as_it_ran
 from tidemark.runs.publish_held import check_publishable, end_step, publish_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
@@ -48,7 +49,8 @@ def validate_held(
     begin, found = time.monotonic(), Validated(())
     failure: Exception | None = None
     try:
-        found = validate_result(pipeline, run, settings, now)
+        ran = as_it_ran(pipeline, Warehouse.of(pipeline.name, settings))
+        found = validate_result(ran, run, settings, now)
         check_none_failed(pipeline.name, run.run_id, found.verdicts)
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error

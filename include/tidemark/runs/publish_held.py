@@ -14,7 +14,7 @@ from tidemark.gold.views import write_views
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.contract.recorded import with_recorded_keep
+from tidemark.runs.contract.recorded import as_it_ran
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
@@ -78,11 +78,12 @@ def publish_run(
 ) -> None:
     """Publish what a run pinned, and bring the views there, for whoever holds the lease; what gold
     came to is told in its outcome."""
-    # `keep` as the run had it: a change of it is for a run to ask about.
-    kept = with_recorded_keep(pipeline, warehouse)
-    outcome.tables = publish_tables(kept, outcome.tables, note, warehouse)
+    # By the file that the run had: a change of it is for a run to ask about, and by other windows
+    # dates of bronze would go that open ones need.
+    ran = as_it_ran(pipeline, warehouse)
+    outcome.tables = publish_tables(ran, outcome.tables, note, warehouse)
     outcome.held = False
-    write_views(pipeline.tables, warehouse)
+    write_views(ran.tables, warehouse)
 
 
 def end_step(

@@ -78,13 +78,26 @@ def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, .
     return tuple(found)
 
 
-def with_recorded_keep(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
-    """The pipeline with the `keep` that its ingest last ran by; its own where none is recorded."""
-    place = warehouse.places.contract(INGEST, FIRST_GENERATION)
-    recorded = read_contract(place, warehouse.options)
-    if recorded is None:
-        return pipeline
-    return pipeline.model_copy(update={"keep": recorded.pipeline.keep})
+def as_it_ran(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
+    """The pipeline as its queries last ran by it, each table by the generation in use, with the
+    checks and views of its file. What was never recorded is as the file has it.
+    """
+    places, options = warehouse.places, warehouse.options
+    ingest = read_contract(places.contract(INGEST, FIRST_GENERATION), options)
+    ran = pipeline if ingest is None else ingest.pipeline
+    source = ran.source.model_copy(update={"checks": pipeline.source.checks})
+    # A table's content is another than the ingest's where it was out of the file, or rolled back.
+    lookup, partners, tables = dict(ran.lookup), dict(ran.partners), {}
+    for name, asked in pipeline.tables.items():
+        place = places.contract(name, generation_in_use(warehouse, name))
+        recorded = read_contract(place, options)
+        of = pipeline if recorded is None else recorded.pipeline
+        lookup, partners = lookup | of.lookup, partners | of.partners
+        of_now = {"checks": asked.checks, "views": asked.views}
+        tables[name] = of.tables[name].model_copy(update=of_now)
+    return ran.model_copy(
+        update={"source": source, "lookup": lookup, "partners": partners, "tables": tables}
+    )
 
 
 def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
