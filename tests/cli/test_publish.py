@@ -12,6 +12,9 @@ from typer.testing import CliRunner, Result
 from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
 from tidemark.cli.main import app
+from tidemark.errors import LedgerUnbalanced, StorageUnavailable
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import RunError, read_result
 
 
 @pytest.fixture
@@ -60,6 +63,34 @@ def test_a_failed_check_stops_it_and_accept_publishes_it_with_the_reason(held: H
     (row,) = [row for row in held.verdicts() if row["accepted"]]
     assert (row["check"], row["accepted"]) == ("total > 0", "a refund, known")
     assert row["accepted_by"] == f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def test_a_run_that_failed_on_its_account_is_not_published(held: Held) -> None:
+    told = {
+        "outcome": "failed",
+        "error": RunError.of(LedgerUnbalanced("no")),
+        "seconds": {"ledger": 0.1},
+    }
+    held.run(window(at(10), key="a", total=1), told=told)
+    before = held.files_of_gold()
+    for _ in range(2):
+        ran = tidemark(held, "publish", "clicks")
+        assert ran.exit_code == 1
+        assert "NotPublishable: The run run failed with LedgerUnbalanced before its" in ran.stderr
+    assert held.files_of_gold() == before
+    assert not Path(held.place.places.quality).exists()
+    result = read_result(RunResult, held.uri(), {})
+    assert result.error == told["error"]
+
+
+@pytest.mark.parametrize("step", ["validate", "publish"])
+def test_a_run_that_failed_behind_its_account_is_published(held: Held, step: str) -> None:
+    seconds = {"ledger": 0.1, step: 0.1}
+    told = {"outcome": "failed", "error": RunError.of(StorageUnavailable("no")), "seconds": seconds}
+    held.run(window(at(10), key="a", total=1), told=told)
+    ran = tidemark(held, "publish", "clicks")
+    assert ran.exit_code == 0, ran.output
+    assert len(held.windows.gold("key")) == 1
 
 
 def test_who_accepts_can_be_told(held: Held) -> None:

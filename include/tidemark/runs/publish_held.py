@@ -26,6 +26,9 @@ from tidemark.storage.delta.place import shared_handles
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
 
+# The steps that follow a run's account, as its result times them.
+_BEHIND_ACCOUNT = {"validate", "publish"}
+
 
 @shared_handles()
 def publish_and_record(
@@ -118,7 +121,8 @@ def end_step(
 
 
 def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:
-    """A run can be published when it pinned every table, even if an earlier publish failed."""
+    """A run can be published when it pinned every table and is accounted for, even if an earlier
+    publish failed."""
     if result.pipeline != pipeline.name:
         raise NotPublishable(
             f"{uri} is the result of a run of `{result.pipeline}`, not of `{pipeline.name}`. "
@@ -130,6 +134,13 @@ def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:
             f"The run {result.run_id}{cause} pinned {_names(result.tables)}, and the pipeline "
             f"`{pipeline.name}` has {_names(pipeline.tables)}. Nothing was published. Run the "
             "pipeline again: that run publishes what this one left as well."
+        )
+    # Its tables are pinned before the account, and what failed behind that has begun one of these.
+    if result.error is not None and not _BEHIND_ACCOUNT & result.seconds.keys():
+        raise NotPublishable(
+            f"The run {result.run_id} failed with {result.error.type} before its account was "
+            "written and checked. Nothing was published. Run the pipeline again: that run "
+            "publishes what this one left as well."
         )
 
 
