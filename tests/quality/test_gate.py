@@ -139,6 +139,24 @@ def test_a_validation_that_is_repeated_writes_no_verdict_twice(held: Held) -> No
     assert len(held.verdicts()) == 10
 
 
+def test_a_check_that_fails_again_once_it_was_mended_is_what_the_run_is_accepted_with(
+    held: Held,
+) -> None:
+    run = held.run(*bad_and_good())
+    for minute, least in enumerate((0, -10, 0)):
+        held.check({"fail": f"total > {least}"})
+        run = held.gated(run, at(14, minute)).run
+    assert run.error is not None
+    rows = held.verdicts()
+    assert len(rows) == 15
+    newest = [row for row in rows if row["time"] == at(14, 2)]
+    assert [row["check"] for row in newest if not row["passed"]] == ["total > 0"]
+    (overridden,) = accept(held.place.pipeline, run, held.settings, KNOWN, at(14, 3))
+    assert overridden.check == "total > 0"
+    held.gated(run, at(14, 4))
+    assert len(held.verdicts()) == 16, "the newest validation said the same"
+
+
 def test_a_verdict_has_its_evidence_in_ops_quality(held: Held) -> None:
     held.gated(held.run(*bad_and_good()))
     (row,) = [row for row in held.verdicts() if row["check"] == "total > 0"]

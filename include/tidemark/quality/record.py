@@ -1,6 +1,6 @@
 """`ops/quality`: a row for each check and run, and one for each check that somebody overrode.
 
-Written without a JVM, append-only. A validation that is repeated and says the same adds nothing;
+Written without a JVM, append-only. A validation that says what the one before it said adds nothing;
 one that says something else (the check was mended) has rows of its own.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tidemark.commit_point import commit_point
 from tidemark.quality.verdicts import CheckVerdict
@@ -63,7 +63,8 @@ def record_verdicts(
     accepted: CheckOverride | None = None,
     versions: Mapping[str, int] | None = None,
 ) -> None:
-    """Append a row for each verdict, in one commit, unless the table has them. `time` is in UTC.
+    """Append a row for each verdict, in one commit, unless the newest ones of the run are the same.
+    `time` is in UTC.
 
     `accepted` says why and by whom these failed checks were overridden, `versions` up to which
     ones of bronze and rejects the rows of the source are judged with these.
@@ -75,8 +76,7 @@ def record_verdicts(
     written = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
     validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *written])
-    known = dataset_of(table, _of_run(run))
-    if known.count_rows(filter=ds.field("validation") == validation):
+    if any(row["validation"] == validation for row in _newest(table, run, accepted is not None)):
         return
     same = {"time": time, "validation": validation, "data_docs": data_docs}
     same |= {"accepted": reason, "accepted_by": by, "versions": versions or None}
@@ -90,20 +90,25 @@ def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ..
     table = quality.open()
     if table is None:
         return ()
+    return tuple(
+        _verdict(row)
+        for row in _newest(table, run, accepted=False)
+        if not row["passed"] and row["severity"] == "fail"
+    )
+
+
+def _newest(table: DeltaTable, run: JudgedRun, accepted: bool) -> list[dict[str, Any]]:
+    """The rows of a run's newest validation, or of its newest override."""
+    is_override = ds.field("accepted").is_valid()
     own = (
         (ds.field("pipeline") == run.pipeline)
         & (ds.field("run") == run.run_id)
         & (ds.field("started_at") == pa.scalar(run.started_at, TIME))
-        & ds.field("accepted").is_null()
+        & (is_override if accepted else ~is_override)
     )
-    known = dataset_of(table, _of_run(run))
-    rows = known.to_table(filter=own).to_pylist()
+    rows = dataset_of(table, _of_run(run)).to_table(filter=own).to_pylist()
     last = max((row["time"] for row in rows), default=None)
-    return tuple(
-        _verdict(row)
-        for row in rows
-        if row["time"] == last and not row["passed"] and row["severity"] == "fail"
-    )
+    return [row for row in rows if row["time"] == last]
 
 
 def _row(verdict: CheckVerdict) -> dict[str, Any]:
