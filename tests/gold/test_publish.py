@@ -20,6 +20,7 @@ from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.gold.pins import Published
 from tidemark.gold.published import published_before
 from tidemark.gold.state import gold_state
+from tidemark.storage.delta.notes import PublishedNote, note_of
 
 STATE = ("key", "total", "status", "revision", "updated_by")
 
@@ -361,6 +362,25 @@ def test_the_range_of_what_a_run_changed_is_told_again_when_its_publish_is_repea
     assert mended.published_windows == 1
     assert windows.publish(pinned).published == expected
     assert windows.publish(pinned, run_id="another").published is None
+
+
+def test_what_a_try_published_that_died_is_told_by_the_next_one_with_what_that_finds(
+    windows: Windows,
+) -> None:
+    """A run that is begun anew is another one by its start."""
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish(windows.pin(at(9)))
+    again = windows.publish(windows.pin(at(9)), began=at(12, 5))
+    first = Published(windows=1, start_ms=millis(at(10)), end_ms=millis(at(10, 10)))
+    assert (again.published_windows, again.published) == (0, first)
+    windows.change(window(at(11), key="b", total=2))
+    more = windows.publish(windows.pin(at(9)), began=at(12, 10))
+    both = Published(windows=2, start_ms=millis(at(10)), end_ms=millis(at(11, 10)))
+    assert (more.published_windows, more.published) == (1, both)
+    (last, *_) = windows.gold_table().history(1)
+    note = note_of(last)
+    assert isinstance(note, PublishedNote)
+    assert (note.windows, note.start_ms) == (1, millis(at(11))), "each commit tells its own"
 
 
 def test_what_the_tries_of_a_backfill_published_is_told_together(windows: Windows) -> None:

@@ -110,9 +110,10 @@ class Windows:
         run_id: str = "run",
         trigger: str | None = None,
         fence: Fence = unfenced,
+        began: datetime | None = None,
     ) -> TableResult:
         """`fence` is asked between the reading of gold and the commit."""
-        note = publish_note(run_id, at(12), trigger)
+        note = publish_note(run_id, began or at(12), trigger)
         gold, changes = TablePlace(self.gold_uri, fence=fence), TablePlace(self.changes_uri)
         return publish_table(self.operator, pinned, gold, changes, note)
 

@@ -20,7 +20,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable, TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import IDENTITIES, PublishPlan
-from tidemark.gold.published import published_before, published_note
+from tidemark.gold.published import published_before, published_note, together
 from tidemark.gold.retention import drop_expired_dates, note_needed
 from tidemark.gold.row_values import GoldChange, changed_windows, open_windows
 from tidemark.gold.spans import days_of, spans_predicate
@@ -84,8 +84,9 @@ def publish_table(
     """
     found = to_publish(operator, pinned, gold_place, changes)
     gold, plan = found.gold, found.plan
+    # An earlier try may have died behind gold's commit: whoever follows gold is told of it too.
+    before = published_before(gold, note.run, note.trigger)
     if found.leaves_gold:
-        before = published_before(gold, note.run, note.trigger, note.started_at)
         return pinned.model_copy(
             update={
                 "gold": gold.version(),
@@ -103,7 +104,7 @@ def publish_table(
         update={
             "gold": gold.version(),
             "published_windows": change.windows,
-            "published": change.changed,
+            "published": together([one for one in (before, change.changed) if one is not None]),
             "open_windows": _open_windows(gold, plan.close_after_ms),
         }
     )

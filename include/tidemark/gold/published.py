@@ -32,10 +32,9 @@ def published_note(note: PublishedNote, changed: Published | None) -> PublishedN
     return note.model_copy(update=changed.model_dump() if changed else {})
 
 
-def published_before(
-    gold: DeltaTable, run_id: str, trigger: str | None = None, started_at: datetime | None = None
-) -> Published | None:
-    """What a run published, by the last commits; None for `started_at`: whenever it was started.
+def published_before(gold: DeltaTable, run_id: str, trigger: str | None = None) -> Published | None:
+    """What a run published, by the last commits, in whichever of its tries: one that is begun anew
+    has another start.
 
     The stream's runs come one after the other, and a backfill between any two of them: a run of
     the stream is looked for up to another one, a backfill in all of the last commits. Several
@@ -47,17 +46,17 @@ def published_before(
         note = note_of(commit)
         if not isinstance(note, PublishedNote):
             continue
-        is_its = (note.run, note.trigger) == (run_id, trigger)
-        if is_its and started_at in (None, note.started_at):
+        if (note.run, note.trigger) == (run_id, trigger):
             if note.start_ms is not None and note.end_ms is not None:
                 start, end = note.start_ms, note.end_ms
                 found.append(Published(windows=note.windows, start_ms=start, end_ms=end))
         elif not {BACKFILL, MIGRATION} & {trigger, note.trigger}:
             break
-    return _together(found)
+    return together(found)
 
 
-def _together(found: Sequence[Published]) -> Published | None:
+def together(found: Sequence[Published]) -> Published | None:
+    """What several commits of a run published; None of none."""
     if not found:
         return None
     return Published(
