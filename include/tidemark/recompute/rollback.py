@@ -9,7 +9,7 @@ since. Late rows among it are repaired by that run, as those of any run are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from urllib.parse import unquote
 
@@ -25,12 +25,14 @@ from tidemark.gold.retention import (
     frozen_before_ms,
     needed_from_ms,
     open_and_given_up_ms,
+    table_frozen_before_ms,
 )
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator
-from tidemark.operators.other_inputs import other_places
+from tidemark.operators.other_inputs import other_places, reading
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.operators.touched import BatchRead
+from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
@@ -47,6 +49,7 @@ from tidemark.storage.delta.notes import (
     as_metadata,
     note_of,
 )
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
 from tidemark.storage.generation import GENERATION, generation_of
@@ -159,6 +162,60 @@ def _missing(
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
             needed = (first_start - operator.needed_before(name)).date()
             yield from _needed_and_dropped(place, before.inputs[name], needed)
+        if _changed_and_frozen(pipeline, warehouse, table, operator, before):
+            yield (
+                "windows that are frozen by now (`keep`) were changed since, or got rows, and it "
+                "could not compute them again"
+            )
+
+
+def _changed_and_frozen(
+    pipeline: Pipeline, warehouse: Warehouse, table: str, operator: Operator, before: GoldState
+) -> bool:
+    """Would the way back undo what was changed of windows that are frozen by now? The next run of
+    the former generation meets the rows that came since, and leaves such windows as they are."""
+    bronze = warehouse.bronze.existing()
+    close_ms = before.close_ms
+    frozen_ms = table_frozen_before_ms(pipeline, warehouse, table, operator, bronze, close_ms)
+    if frozen_ms is None:
+        return False
+    # The migration's own commit is of all windows: the rows tell what it has changed.
+    changed = _changed_from_ms(warehouse.gold(table).existing(), before.version + 1)
+    if any(_first_start_ms(operator, start_ms) < frozen_ms for start_ms in changed):
+        return True
+    others = {
+        name: (before.inputs[name] + 1, place.existing().version())
+        for name, place in other_places(operator, warehouse).items()
+    }
+    came = BatchRead(None, before.bronze + 1, bronze.version(), close_ms, others=others)
+    rows = reading(_without_lookups(operator), warehouse).rows_in(bronze)
+    (counts,) = rows.touched(warehouse.bronze, [came], frozen_ms, close_ms).batches
+    return counts.frozen > 0
+
+
+def _changed_from_ms(gold: DeltaTable, after: int) -> Iterator[int]:
+    """The earliest start of a window that each publish behind a version of gold changed."""
+    for commit in newest_first(gold):
+        if commit["version"] <= after:
+            return
+        note = note_of(commit)
+        if isinstance(note, PublishedNote) and note.start_ms is not None:
+            yield note.start_ms
+
+
+def _first_start_ms(operator: Operator, start_ms: int) -> int:
+    """The start of the first row of the former generation that a change from a time on can be of.
+    One by other lookups may be of longer windows than those that say it; one by rows is told by
+    the rows too."""
+    return epoch_ms(operator.first_open_start(start_ms)) if operator.lookups else start_ms
+
+
+def _without_lookups(operator: Operator) -> Operator:
+    """Where rows fall is told by their times; the copies may be those of other lookups by now."""
+    if not operator.lookups:
+        return operator
+    every = operator.table.model_copy(update={"group_by": (), "where": None})
+    return replace(operator, table=every, lookups={})
 
 
 def _needed_and_dropped(place: TablePlace, read: int, needed: date) -> Iterator[str]:

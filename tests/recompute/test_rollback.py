@@ -1,0 +1,241 @@
+"""What is in the way of a rollback, and what it brings back, told without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from tests.kit.running import Place, clicks
+from tests.kit.windows import LENGTH, Windows, at, millis, window
+from tests.operators.test_batches_read import write
+from tidemark.errors import MigrationRefused
+from tidemark.gold.retention import drop_expired_dates
+from tidemark.recompute.rollback import plan_rollback, roll_back
+from tidemark.storage.delta.notes import IngestNote, PublishedNote, as_metadata
+from tidemark.storage.delta.rows import Rows
+
+# A row of bronze, and one of gold: when, its amount, its status and its revision.
+Row = tuple[datetime, int]
+GoldRow = tuple[datetime, int, str, int]
+
+
+@dataclass
+class Migrated:
+    """A pipeline whose first generation has published two windows, of which the first is closed,
+    and that a migration has left on day 5."""
+
+    place: Place
+    query: str = field(default_factory=lambda: str(uuid4()))
+    ingested: int = -1
+    windows: Windows = field(init=False)
+
+    CLOSED, OPEN = at(10), at(12, day=5)
+    CLOSE = at(11, day=5)
+
+    def __post_init__(self) -> None:
+        self.ingest((at(10, 1), 1), (self.OPEN, 9))
+        self.windows = self.place.windows()
+        self.windows.change(
+            window(self.CLOSED, key="a", total=1), window(self.OPEN, key="a", total=9)
+        )
+        self.windows.publish(self.windows.pin(self.CLOSE, bronze=0))
+        offset = {
+            "sourceVersion": 1,
+            "reservoirId": str(DeltaTable(self.place.places.bronze).metadata().id),
+            "reservoirVersion": 1,
+            "index": -1,
+        }
+        former = self.place.places.query_checkpoint("per_10m", 1)
+        batch(Path(former), str(uuid4()), offset, self.OPEN)
+        self.it_is(at(13, day=5))
+
+    def it_is(self, now: datetime) -> None:
+        """The time of the newest batch."""
+        checkpoint = Path(self.place.places.ingest_checkpoint)
+        batch(checkpoint, self.query, {"logOffset": 0}, now)
+
+    def ingest(self, *rows: Row) -> None:
+        self.ingested += 1
+        table = pa.table(
+            {
+                "at": pa.array([when for when, _ in rows], pa.timestamp("us", "UTC")),
+                "key": ["a"] * len(rows),
+                "amount": [amount for _, amount in rows],
+                "_event_date": [when.date() for when, _ in rows],
+            }
+        )
+        counts = Rows(read=len(rows), accepted=len(rows), rejected={})
+        properties = CommitProperties(
+            custom_metadata=as_metadata(
+                IngestNote(query=self.query, batch=self.ingested, rows=counts)
+            ),
+            app_transactions=[Transaction(self.query, self.ingested)],
+        )
+        write_deltalake(
+            self.place.places.bronze,
+            table,
+            mode="append",
+            partition_by=["_event_date"],
+            commit_properties=properties,
+        )
+
+    def migrate(self, *rows: GoldRow) -> None:
+        """The migration's commit of gold, which holds these rows then."""
+        transactions = {"generation": 2, "changes": 0, "bronze": self.ingested}
+        self.publish(rows, rows[0][0], transactions, "migration")
+
+    def publish(
+        self,
+        rows: Sequence[GoldRow],
+        first: datetime | None,
+        transactions: dict[str, int] | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A publish of the second generation, of which gold holds these rows then; the first that
+        it changed starts at `first`."""
+        gold = self.windows.gold_table()
+        held = [
+            {
+                "window_start": start,
+                "window_end": start + LENGTH,
+                "key": "a",
+                "total": total,
+                "rows": 1,
+                "status": status,
+                "revision": revision,
+                "updated_by": "second",
+                "window_date": start.date(),
+            }
+            for start, total, status, revision in rows
+        ]
+        note = PublishedNote(run="second", started_at=self.CLOSE, trigger=trigger)
+        if first is not None:
+            ranged = {"windows": 1, "start_ms": millis(first), "end_ms": millis(first + LENGTH)}
+            note = note.model_copy(update=ranged)
+        noted = transactions or {"changes": 1, "bronze": self.ingested}
+        properties = CommitProperties(
+            custom_metadata=as_metadata(note),
+            app_transactions=[Transaction(app, number) for app, number in noted.items()],
+        )
+        schema = pa.table(gold.to_pyarrow_table()).schema
+        write_deltalake(
+            gold,
+            pa.Table.from_pylist(held, schema),
+            mode="overwrite",
+            commit_properties=properties,
+        )
+
+    def totals(self) -> list[Any]:
+        return [total for (total,) in self.windows.gold("total")]
+
+    def back(self) -> None:
+        warehouse = self.place.warehouse
+        plan = plan_rollback(self.place.pipeline, warehouse, "per_10m")
+        roll_back(plan, warehouse, "back", datetime.now(UTC))
+
+
+def batch(checkpoint: Path, query: str, offset: dict[str, Any], now: datetime) -> None:
+    """One batch of a query, committed at this time of its clock."""
+    metadata = {"batchWatermarkMs": 0, "batchTimestampMs": millis(now)}
+    write(checkpoint / "offsets" / "0", metadata, offset)
+    write(checkpoint / "commits" / "0", {"nextBatchWatermarkMs": 0})
+    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Migrated:
+    """Rows are kept for a week."""
+    return Migrated(Place(tmp_path, clicks(keep="7 days")))
+
+
+SAME: tuple[GoldRow, ...] = ((at(10), 1, "final", 0), (at(12, day=5), 9, "provisional", 0))
+CORRECTED: tuple[GoldRow, ...] = ((at(10), 101, "corrected", 1), *SAME[1:])
+FROZEN = "windows that are frozen by now"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_corrected_window_that_is_frozen_by_now_is_no_more_taken_back(
+    kept: Migrated, dropped: bool
+) -> None:
+    """The next run of the former generation would meet the row, and leave the window."""
+    kept.migrate(*SAME)
+    kept.ingest((at(10, 2), 100))
+    kept.publish(CORRECTED, at(10))
+    # While a run can mend it, it goes back.
+    kept.it_is(at(9, day=8))
+    assert plan_rollback(kept.place.pipeline, kept.place.warehouse, "per_10m")
+    kept.it_is(at(13, day=9))
+    if dropped:
+        assert drop_expired_dates(kept.place.pipeline, kept.place.warehouse) == (at(10).date(),)
+    with pytest.raises(MigrationRefused, match=FROZEN):
+        kept.back()
+    assert kept.totals() == [101, 9]
+
+
+def test_nor_is_one_that_the_migration_itself_has_corrected(kept: Migrated) -> None:
+    """A run was held, or killed, and the migration took its rows."""
+    kept.ingest((at(10, 2), 100))
+    kept.migrate(*CORRECTED)
+    assert plan_rollback(kept.place.pipeline, kept.place.warehouse, "per_10m")
+    kept.it_is(at(13, day=9))
+    with pytest.raises(MigrationRefused, match=FROZEN):
+        kept.back()
+
+
+def test_nor_are_windows_with_lookups_whose_copies_are_not_asked_for(tmp_path: Path) -> None:
+    """A change of a lookup may be told by shorter windows than those that went."""
+    dims = {"file": "dims.csv", "on": "key", "columns": {"price": "long"}}
+    of_day = {
+        "window": {"length": "1 day"},
+        "group_by": ["key"],
+        "measures": {"total": "sum(dims.price)"},
+    }
+    content = clicks(keep="7 days", lookup={"dims": dims}, tables={"per_10m": of_day})
+    kept = Migrated(Place(tmp_path, content))
+    kept.migrate(*SAME)
+    assert plan_rollback(kept.place.pipeline, kept.place.warehouse, "per_10m")
+    kept.publish(CORRECTED, at(10))
+    kept.it_is(at(9, day=8))
+    with pytest.raises(MigrationRefused, match=FROZEN):
+        kept.back()
+
+
+def test_nor_is_one_whose_change_no_row_tells(kept: Migrated) -> None:
+    """As by a backfill."""
+    kept.migrate(*SAME)
+    kept.publish(CORRECTED, at(10), trigger="backfill")
+    kept.it_is(at(13, day=9))
+    with pytest.raises(MigrationRefused, match=FROZEN):
+        kept.back()
+
+
+@pytest.mark.parametrize("first", [at(12, day=5), None])
+def test_windows_that_were_open_then_go_back_however_old_they_are(
+    kept: Migrated, first: datetime | None
+) -> None:
+    """Their rows are all there. A note without a range tells of no window that changed."""
+    kept.migrate(*SAME)
+    kept.ingest((at(12, 3, day=5), 5))
+    kept.publish((SAME[0], (at(12, day=5), 14, "final", 0)), first)
+    kept.it_is(at(13, day=25))
+    kept.back()
+    assert kept.totals() == [1, 9]
+
+
+def test_without_keep_nothing_is_frozen(tmp_path: Path) -> None:
+    forever = Migrated(Place(tmp_path))
+    forever.migrate(*SAME)
+    forever.ingest((at(10, 2), 100))
+    forever.publish(CORRECTED, at(10))
+    forever.it_is(at(13, day=25))
+    forever.back()
+    assert forever.totals() == [1, 9]
