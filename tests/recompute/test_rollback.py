@@ -20,7 +20,8 @@ from tests.operators.test_batches_read import write
 from tidemark.errors import MigrationRefused
 from tidemark.gold.retention import drop_expired_dates
 from tidemark.recompute.rollback import plan_rollback, roll_back
-from tidemark.storage.delta.notes import IngestNote, PublishedNote, as_metadata
+from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, as_metadata
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 
 # A row of bronze, and one of gold: when, its amount, its status and its revision.
@@ -239,3 +240,63 @@ def test_without_keep_nothing_is_frozen(tmp_path: Path) -> None:
     forever.it_is(at(13, day=25))
     forever.back()
     assert forever.totals() == [1, 9]
+
+
+@pytest.fixture
+def migrated(tmp_path: Path) -> Migrated:
+    """Right behind its migration."""
+    found = Migrated(Place(tmp_path))
+    found.migrate(*SAME)
+    return found
+
+
+def test_rows_of_bronze_that_were_removed_by_hand_do_not_come_back(migrated: Migrated) -> None:
+    """The former query passes over the commit, and its state holds them; so does gold of then."""
+    bronze = migrated.place.warehouse.bronze
+    bronze.existing().delete("amount = 1")
+    accepted(bronze)
+    migrated.publish(SAME[1:], at(10), trigger="backfill")
+    with pytest.raises(MigrationRefused, match="were changed by hand since its query has read it"):
+        migrated.back()
+    assert migrated.totals() == [9]
+
+
+def test_rows_that_were_added_by_hand_are_no_obstacle(migrated: Migrated) -> None:
+    """To the query they are new rows."""
+    bronze = migrated.place.warehouse.bronze
+    write_deltalake(bronze.uri, bronze.existing().to_pyarrow_table(), mode="append")
+    accepted(bronze)
+    migrated.back()
+
+
+def test_an_accepted_change_of_gold_is_not_undone(migrated: Migrated) -> None:
+    gold = migrated.place.warehouse.gold("per_10m")
+    gold.existing().delete("total = 1")
+    accepted(gold)
+    with pytest.raises(
+        MigrationRefused, match=r"was accepted since [(]to be forgotten, by Ada"
+    ) as no:
+        migrated.back()
+    assert "there again. Nothing was written; generation 2 goes on." in str(no.value)
+    assert migrated.totals() == [9]
+
+
+def test_the_plan_says_that_a_change_of_gold_which_nobody_accepted_is_undone(
+    migrated: Migrated,
+) -> None:
+    migrated.windows.gold_table().delete("total = 1")
+    plan = plan_rollback(migrated.place.pipeline, migrated.place.warehouse, "per_10m")
+    (told,) = [line for line in plan.lines() if "changed by hand" in line]
+    assert "version 3 (DELETE" in told
+    migrated.back()
+    assert migrated.totals() == [1, 9]
+
+
+def accepted(place: TablePlace) -> None:
+    """What was changed by hand so far."""
+    note = AcceptedNote(up_to=place.existing().version(), reason="to be forgotten", by="Ada")
+    place.existing().alter.set_table_properties(
+        {"tidemark.accepted": str(note.up_to)},
+        raise_if_not_exists=False,
+        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
+    )

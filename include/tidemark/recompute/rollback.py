@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from itertools import chain
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -34,11 +35,13 @@ from tidemark.operators.repaired import MIGRATION
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.rewind.tables import plan_back
 from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.commits import reaches_back
 from tidemark.storage.delta.notes import (
     PublishedNote,
@@ -58,13 +61,15 @@ from tidemark.storage.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Rollback:
-    """Gold as it is, and as it was at the version before its generation began."""
+    """Gold as it is, and as it was at the version before its generation began; sentences for the
+    plan."""
 
     pipeline: str
     table: str
     gold: DeltaTable
     now: GoldState
     before: GoldState
+    notes: tuple[str, ...] = ()
 
     @property
     def transactions(self) -> dict[str, int]:
@@ -89,6 +94,7 @@ class Rollback:
             f"{instant_text(self.now.close_ms)}; the next run reads bronze from version "
             f"{self.before.bronze + 1} on"
         )
+        yield from (f"  {note}" for note in self.notes)
 
 
 def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollback:
@@ -99,13 +105,15 @@ def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollb
     former = warehouse.gold(table).at_version(began - 1)
     operator = started_operator(pipeline, warehouse, table, generation_of(former))
     before = gold_state(former, operator.inputs)
-    missing = next(_missing(pipeline, warehouse, table, operator, before), None)
-    if missing is not None:
+    back = plan_back(warehouse.gold(table), before.version)
+    in_the_way = chain(_missing(pipeline, warehouse, table, operator, before), back.refused)
+    found = next(in_the_way, None)
+    if found is not None:
         raise MigrationRefused(
             f"{table} of {pipeline.name} cannot go back to generation {before.generation}: "
-            f"{missing}. Nothing was written; generation {now.generation} goes on."
+            f"{found.removesuffix('.')}. Nothing was written; generation {now.generation} goes on."
         )
-    return Rollback(pipeline.name, table, gold, now, before)
+    return Rollback(pipeline.name, table, gold, now, before, back.notes)
 
 
 def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) -> int:
@@ -226,8 +234,8 @@ def _needed_and_dropped(place: TablePlace, read: int, needed: date) -> Iterator[
 
 def _changed_since(place: TablePlace, read: int) -> Iterator[str]:
     """Did a rewind take a bronze back that the query has read up to a version, were rows of it
-    retracted, or did its columns become wider? The query passes over such a commit: its state holds
-    rows that bronze has no more, or values of the former types."""
+    retracted, or changed by hand, or did its columns become wider? The query passes over such a
+    commit: its state holds rows that bronze has no more, or values of the former types."""
     bronze = place.existing()
     newer = bronze.version() - read + 1
     notes = [note_of(commit) for commit in (bronze.history(newer) if newer > 0 else [])]
@@ -237,6 +245,8 @@ def _changed_since(place: TablePlace, read: int) -> Iterator[str]:
         yield f"rows of {place.uri} were retracted, or brought back, since its query has read it"
     if any(isinstance(note, WidenedNote) for note in notes):
         yield f"columns of {place.uri} got wider types since its query has read it"
+    if any(one.removed for one in commits_by_hand(bronze, place, read - 1, accepted=False)):
+        yield f"rows of {place.uri} were changed by hand since its query has read it"
 
 
 def _dropped(place: TablePlace, first: int) -> Iterator[date]:
