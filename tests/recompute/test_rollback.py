@@ -20,6 +20,7 @@ from tests.operators.test_batches_read import write
 from tidemark.errors import MigrationRefused
 from tidemark.gold.retention import drop_expired_dates
 from tidemark.recompute.rollback import plan_rollback, roll_back
+from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
@@ -290,6 +291,37 @@ def test_the_plan_says_that_a_change_of_gold_which_nobody_accepted_is_undone(
     assert "version 3 (DELETE" in told
     migrated.back()
     assert migrated.totals() == [1, 9]
+
+
+def test_properties_that_were_set_since_stay(migrated: Migrated) -> None:
+    """That of the lease too, which tells its owner."""
+    gold = migrated.windows.gold_table()
+    before = gold.metadata().configuration
+    since = {"delta.deletedFileRetentionDuration": "interval 90 days", PROPERTY: "7"}
+    gold.alter.set_table_properties(since, raise_if_not_exists=False)
+    migrated.back()
+    gold = migrated.windows.gold_table()
+    assert gold.metadata().configuration == before | since
+    assert migrated.totals() == [1, 9]
+    with pytest.raises(MigrationRefused, match="there is nothing to go back to"):
+        migrated.back()
+
+
+def test_constraints_that_were_set_since_are_not_undone(migrated: Migrated) -> None:
+    migrated.windows.gold_table().alter.add_constraint({"positive": "total > 0"})
+    with pytest.raises(MigrationRefused, match=r"delta[.]constraints[.]positive"):
+        migrated.back()
+    assert migrated.totals() == [1, 9]
+
+
+def test_nor_are_those_that_say_something_else_since(tmp_path: Path) -> None:
+    migrated = Migrated(Place(tmp_path))
+    migrated.windows.gold_table().alter.add_constraint({"positive": "total > 0"})
+    migrated.migrate(*SAME)
+    migrated.windows.gold_table().alter.drop_constraint("positive")
+    migrated.windows.gold_table().alter.add_constraint({"positive": "total >= 0"})
+    with pytest.raises(MigrationRefused, match=r"delta[.]constraints[.]positive"):
+        migrated.back()
 
 
 def accepted(place: TablePlace) -> None:

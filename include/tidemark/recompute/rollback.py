@@ -279,17 +279,19 @@ def _unread_files(place: TablePlace, first: int) -> Iterator[str]:
 
 @commit_point(
     "gold of the former generation",
-    after_a_kill="before: the generation goes on; after: the former one does",
+    after_a_kill="before: the generation goes on; after: the former one does; in between: it does, "
+    "and gold may lack properties that were set since",
 )
 def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime) -> int:
-    """One commit; gold's version with it. StorageUnavailable where another commit came first, or
-    files of the former gold are gone."""
+    """One commit, and another one where properties were set since; gold's version with them.
+    StorageUnavailable where another commit came first, or files of the former gold are gone."""
     note = PublishedNote(run=run_id, started_at=started, trigger=ROLLBACK)
     properties = CommitProperties(
         app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
         custom_metadata=as_metadata(note),
         max_commit_retries=0,
     )
+    properties_now = plan.gold.metadata().configuration
     warehouse.gold(plan.table).fence()
     try:
         plan.gold.restore(plan.before.version, commit_properties=properties)
@@ -304,6 +306,12 @@ def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: dateti
             f"{error}. Nothing was written; generation {plan.now.generation} goes on."
         ) from error
     plan.gold.update_incremental()
+    # A restore brings back what gold said then, of the owner of the lease too.
+    before = plan.gold.metadata().configuration
+    lacking = {name: one for name, one in properties_now.items() if before.get(name) != one}
+    if lacking:
+        warehouse.gold(plan.table).fence()
+        plan.gold.alter.set_table_properties(lacking, raise_if_not_exists=False)
     return plan.gold.version()
 
 

@@ -183,7 +183,8 @@ def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: in
             "neither. Name a later run."
         )
     now, before = _properties(table), _properties(then)
-    constraints = {name for name in now.keys() ^ before.keys() if name.startswith(_CONSTRAINT)}
+    named = {name for name in now.keys() | before.keys() if name.startswith(_CONSTRAINT)}
+    constraints = {name for name in named if now.get(name) != before.get(name)}
     unset = sorted(name for name in before.keys() - now.keys())
     if constraints or unset:
         yield (
