@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,24 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from tests.end_to_end.test_generations_of_joins import PLAIN_KIND
+from tests.end_to_end.test_retention_of_joins import Kept, OtherKept
+from tests.end_to_end.test_retention_of_joins import at as ago
 from tests.kit.running import Place, clicks
 from tests.kit.windows import LENGTH, Windows, at, millis, window
+from tests.operators.contract.kinds import TABLE
 from tests.operators.test_batches_read import write
+from tidemark.cli.migrate import _roll_back
 from tidemark.errors import MigrationRefused
-from tidemark.gold.retention import drop_expired_dates
+from tidemark.gold.other_readers import OtherReader, other_readers
+from tidemark.gold.retention import drop_expired_dates, expired_dates
 from tidemark.recompute.rollback import plan_rollback, roll_back
+from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
+from tidemark.storage.generation import generation_in_use
 
 # A row of bronze, and one of gold: when, its amount, its status and its revision.
 Row = tuple[datetime, int]
@@ -50,14 +58,8 @@ class Migrated:
             window(self.CLOSED, key="a", total=1), window(self.OPEN, key="a", total=9)
         )
         self.windows.publish(self.windows.pin(self.CLOSE, bronze=0))
-        offset = {
-            "sourceVersion": 1,
-            "reservoirId": str(DeltaTable(self.place.places.bronze).metadata().id),
-            "reservoirVersion": 1,
-            "index": -1,
-        }
-        former = self.place.places.query_checkpoint("per_10m", 1)
-        batch(Path(former), str(uuid4()), offset, self.OPEN)
+        former = Path(self.place.places.query_checkpoint("per_10m", 1))
+        batch(former, str(uuid4()), read_up_to(self.place, 1), self.OPEN)
         self.it_is(at(13, day=5))
 
     def it_is(self, now: datetime) -> None:
@@ -145,6 +147,12 @@ class Migrated:
         roll_back(plan, warehouse, "back", datetime.now(UTC))
 
 
+def read_up_to(place: Place, version: int) -> dict[str, Any]:
+    """The offset of a query that reads bronze from this version on next."""
+    table = str(DeltaTable(place.places.bronze).metadata().id)
+    return {"sourceVersion": 1, "reservoirId": table, "reservoirVersion": version, "index": -1}
+
+
 def batch(checkpoint: Path, query: str, offset: dict[str, Any], now: datetime) -> None:
     """One batch of a query, committed at this time of its clock."""
     metadata = {"batchWatermarkMs": 0, "batchTimestampMs": millis(now)}
@@ -161,6 +169,7 @@ def kept(tmp_path: Path) -> Migrated:
 
 SAME: tuple[GoldRow, ...] = ((at(10), 1, "final", 0), (at(12, day=5), 9, "provisional", 0))
 CORRECTED: tuple[GoldRow, ...] = ((at(10), 101, "corrected", 1), *SAME[1:])
+AGO = [ago(10), ago(1)]
 FROZEN = "windows that are frozen by now"
 
 
@@ -322,6 +331,53 @@ def test_nor_are_those_that_say_something_else_since(tmp_path: Path) -> None:
     migrated.windows.gold_table().alter.add_constraint({"positive": "total >= 0"})
     with pytest.raises(MigrationRefused, match=r"delta[.]constraints[.]positive"):
         migrated.back()
+
+
+def test_a_rollback_to_a_join_notes_itself_before_the_other_pipeline_drops_what_it_needs(
+    tmp_path: Path,
+) -> None:
+    """The next run would note it; a run of the other pipeline may come first."""
+    place, other = Kept(tmp_path), OtherKept(tmp_path, days=5)
+    joined = {"key": ["a"] * 2, "amount": [1] * 2}
+    for one, rows in ((place, {"at": AGO, **joined}), (other, {"ordered": AGO, "id": ["a"] * 2})):
+        days = [when.date() for when in AGO]
+        write_deltalake(
+            one.places.bronze,
+            pa.table({**rows, "cost": [1] * 2, "_event_date": days}),
+            partition_by=["_event_date"],
+        )
+        ingest = Path(one.places.ingest_checkpoint)
+        batch(ingest, str(uuid4()), {"logOffset": 0}, datetime.now(UTC))
+    former = Path(place.places.query_checkpoint(TABLE, 1))
+    batch(former, str(uuid4()), read_up_to(place, 1), datetime.now(UTC))
+    frontier = {"bronze": 0, "close": millis(ago(1))}
+    joins = {"generation": 1, "changes": 0, f"bronze/{other.name}": 0, **frontier}
+    published(other, "hourly", {"generation": 1, "changes": 0, **frontier})
+    published(place, TABLE, joins)
+    contract = contract_of(place.pipeline, TABLE, place.settings)
+    write_contract(place.places.contract(TABLE, 1), contract, {})
+    published(place, TABLE, {"generation": 2}, "migration")
+
+    plain = replace(place, kind=PLAIN_KIND)
+    plan_rollback(plain.pipeline, plain.warehouse, TABLE)
+    assert other_readers(other.warehouse) == ()
+    assert expired_dates(other.pipeline, other.warehouse) == (ago(10).date(),)
+    _roll_back(plain.pipeline, plain.settings, TABLE, dry_run=False, by="Ada", reason=None)
+    assert generation_in_use(place.warehouse, TABLE) == 1
+    assert other_readers(other.warehouse) == (OtherReader(pipeline=place.name, table=TABLE),)
+    assert drop_expired_dates(other.pipeline, other.warehouse) == ()
+
+
+def published(
+    place: Place, table: str, transactions: dict[str, int], trigger: str | None = None
+) -> None:
+    """A publish without rows, into gold that is made where there is none."""
+    gold = Windows(Path(place.places.gold(table)).parent).gold_table()
+    note = PublishedNote(run="run", started_at=datetime.now(UTC), trigger=trigger)
+    noted = [Transaction(app, number) for app, number in transactions.items()]
+    properties = CommitProperties(custom_metadata=as_metadata(note), app_transactions=noted)
+    none = pa.table(gold.to_pyarrow_table()).slice(0, 0)
+    write_deltalake(gold, none, mode="append", commit_properties=properties)
 
 
 def accepted(place: TablePlace) -> None:

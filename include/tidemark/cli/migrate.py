@@ -87,6 +87,7 @@ def _roll_back(
     from tidemark.recompute.rollback import plan_rollback, record_rollback, roll_back
     from tidemark.runs.generations import ROLLBACK
     from tidemark.runs.pipeline_lease import pipeline_lease
+    from tidemark.runs.reads_others import note_reader_of
     from tidemark.storage.warehouse import Warehouse
 
     if table not in pipeline.tables:
@@ -101,6 +102,9 @@ def _roll_back(
     run_id = manual_run_id(started)
     with pipeline_lease(pipeline, settings, run_id, ROLLBACK) as lease:
         fenced = warehouse.fenced(lease.check)
+        plan = plan_rollback(pipeline, fenced, table)
+        # From here on others keep what it needs of them; until now they may have dropped it.
+        note_reader_of(settings, pipeline.name, table, plan.operator)
         plan = plan_rollback(pipeline, fenced, table)
         version = roll_back(plan, fenced, run_id, started)
         record_rollback(plan, fenced, run_id, started, datetime.now(UTC), by, reason)

@@ -61,14 +61,15 @@ from tidemark.storage.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Rollback:
-    """Gold as it is, and as it was at the version before its generation began; sentences for the
-    plan."""
+    """Gold as it is, and as it was at the version before its generation began; the operator of the
+    former one, and sentences for the plan."""
 
     pipeline: str
     table: str
     gold: DeltaTable
     now: GoldState
     before: GoldState
+    operator: Operator
     notes: tuple[str, ...] = ()
 
     @property
@@ -113,7 +114,7 @@ def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollb
             f"{table} of {pipeline.name} cannot go back to generation {before.generation}: "
             f"{found.removesuffix('.')}. Nothing was written; generation {now.generation} goes on."
         )
-    return Rollback(pipeline.name, table, gold, now, before, back.notes)
+    return Rollback(pipeline.name, table, gold, now, before, operator, back.notes)
 
 
 def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark.gold.other_readers import OtherReader, forget_reader, note_reader
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_pipelines
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.run import Run
 from tidemark.storage.warehouse import Warehouse
 
@@ -12,9 +13,13 @@ from tidemark.storage.warehouse import Warehouse
 def note_as_reader(run: Run) -> None:
     """In the folders of the pipelines that joins read, before anything of theirs is read."""
     for name in run.pipeline.tables:
-        for other in other_pipelines(run.operator(name)):
-            reader = OtherReader(pipeline=run.pipeline.name, table=name)
-            note_reader(Warehouse.of(other, run.settings), reader)
+        note_reader_of(run.settings, run.pipeline.name, name, run.operator(name))
+
+
+def note_reader_of(settings: Settings, pipeline: str, name: str, operator: Operator) -> None:
+    """Note it of one table of a pipeline, which this operator computes. Safe to repeat."""
+    for other in other_pipelines(operator):
+        note_reader(Warehouse.of(other, settings), OtherReader(pipeline=pipeline, table=name))
 
 
 def forget_former(run: Run, name: str, former: Operator) -> None:
