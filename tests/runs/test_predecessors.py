@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.kit.running import clicks
+from tests.operators.contract.joins import OTHER, join_table, partner_pipeline
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.joins.joins import Joins
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.load import pipeline_from_mapping
@@ -86,6 +89,78 @@ def test_what_was_renamed_with_the_former_generation_is_not_renamed_again() -> N
 )
 def test_rows_of_another_window_or_other_keys_are_others(changes: dict[str, Any]) -> None:
     assert found(**changes).identity is None
+
+
+LOOKUP: dict[str, Any] = {
+    "file": "dims.csv",
+    "on": {"key": "code"},
+    "columns": {"city": "string", "price": "long", "since": "date"},
+}
+WORTH = {"events": "count(*)", "worth": "sum(Dims.price)", "most": "max(amount)"}
+
+
+def looking_up(changed: dict[str, Any] | None = None, **of_table: Any) -> Operator:
+    tables = {"per_10m": TABLE | {"measures": WORTH} | of_table}
+    lookup = {"dims": LOOKUP | (changed or {})}
+    return operator_of(
+        pipeline_from_mapping("clicks", clicks(lookup=lookup, tables=tables)), "per_10m"
+    )
+
+
+@pytest.mark.parametrize("changed", [{"on": {"key": "old_code"}}, {"as_of": "since"}])
+def test_what_finds_another_row_of_a_lookup_means_something_else(changed: dict[str, Any]) -> None:
+    values = {**OWN, **dict(zip(WORTH, WORTH, strict=True))}
+    kept = frozenset(values) - {"worth"}
+    assert predecessors(looking_up(), looking_up(changed)) == Predecessors(SAME, values, kept)
+    # Keys and conditions make other rows of it.
+    for of_table in ({"group_by": ["dims.city"]}, {"where": "dims.city is not null"}):
+        before, after = looking_up(**of_table), looking_up(changed, **of_table)
+        assert predecessors(before, after).identity is None
+        assert predecessors(before, looking_up(**of_table)).identity is not None
+
+
+def test_rows_that_a_lookup_leaves_out_are_others() -> None:
+    leaves_out = {"on_missing": "leave_out"}
+    assert predecessors(looking_up(), looking_up(leaves_out)).identity is None
+    assert predecessors(looking_up(leaves_out), looking_up(leaves_out)).identity == SAME
+    by_another = leaves_out | {"on": {"key": "old_code"}}
+    assert predecessors(looking_up(leaves_out), looking_up(by_another)).identity is None
+    # Named no more, it leaves nothing out.
+    without = operator(measures={"events": "count(*)"})
+    assert predecessors(looking_up(leaves_out), without).identity is None
+    assert predecessors(looking_up(), without).identity == SAME
+    assert predecessors(without, looking_up()).identity == SAME
+
+
+def test_a_column_or_a_place_more_of_a_lookup_changes_nothing_else() -> None:
+    more = looking_up({"file": "other.csv"}, measures={**WORTH, "city": "max(dims.city)"})
+    found = predecessors(looking_up(), more)
+    assert found.identity == SAME
+    assert found.kept == {*OWN, *WORTH}
+
+
+def test_a_key_that_a_lookup_says_now_is_another_one() -> None:
+    source = clicks()["source"]
+    source["derive"] = {"dims_city": "key"}
+    table = TABLE | {"group_by": ["dims_city"], "measures": {"events": "count(*)"}}
+    of_bronze = operator_of(
+        pipeline_from_mapping("clicks", clicks(source=source, tables={"per_10m": table})),
+        "per_10m",
+    )
+    of_lookup = looking_up(group_by=["dims.city"], measures={"events": "count(*)"})
+    assert of_bronze.identity == of_lookup.identity
+    assert predecessors(of_bronze, of_lookup).identity is None
+    assert predecessors(of_lookup, of_bronze).identity is None
+
+
+def test_rows_that_match_by_another_time_are_others() -> None:
+    table = join_table("left")
+    joined = {"partners": {OTHER: partner_pipeline().as_partner()}, "tables": {"t": table}}
+    pipeline = pipeline_from_mapping("clicks", clicks()).model_copy(update=joined)
+    former = operator_of(pipeline, "t")
+    assert isinstance(former, Joins)
+    assert predecessors(former, former).identity == SAME
+    assert predecessors(former, replace(former, other_event_time="paid")).identity is None
 
 
 def test_keys_in_another_order_are_the_same() -> None:
