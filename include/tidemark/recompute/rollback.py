@@ -3,7 +3,9 @@
 The life of a rollback, under the pipeline's lease: one commit of gold that brings back columns,
 rows and the transactions of the version before the migration. Killed before it, nothing has
 changed; after it, the former generation is in use, and the next run of its query reads what came
-since. Late rows among it are repaired by that run, as those of any run are.
+since. Late rows among it are repaired by that run, as those of any run are; where it could not, for
+their windows are frozen, there is no way back. Properties of gold that were set since are set again
+by a second commit.
 """
 
 from __future__ import annotations
