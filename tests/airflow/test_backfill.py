@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import SUBMIT
@@ -24,7 +26,7 @@ from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.runs.acceptance import CheckOverride
-from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.requests import BackfillRequest, RunRequest
 
 Write = Callable[..., Path]
 RUN = "manual__2026-11-21T10:00:00+00:00"
@@ -247,6 +249,34 @@ def test_whoever_is_not_listed_is_refused_before_anything_starts(
     assert not (task.folder / "seen.json").exists()
     monkeypatch.setenv("TIDEMARK_ACTS", '{"backfill": ["bob", "ada"]}')
     task.run(RESULT)
+
+
+@pytest.mark.parametrize(
+    ("act", "conf"),
+    [
+        ("backfill", {"from": ASKED["from"], "to": ASKED["to"]}),
+        ("migrate", {}),
+        ("rewind", {"to_run": "run"}),
+        ("retract", {"where": "page = '/'", "reason": "mine"}),
+    ],
+)
+def test_what_the_dag_itself_says_no_conf_of_a_dag_run_says(
+    task: Backfill, monkeypatch: pytest.MonkeyPatch, act: str, conf: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("PATH", str(task.folder), prepend=os.pathsep)
+    dag = pipeline_dags()[f"visits__{act}"]
+    (operator,) = dag.tasks
+    for name in RunRequest.model_fields:
+        asked: Any = {**conf, "dry_run": False, name: "another"}
+        context: Any = {
+            "run_id": RUN,
+            "ti": SimpleNamespace(try_number=1),
+            "params": process_params(dag, operator, asked, suppress_exception=False),
+            "dag_run": SimpleNamespace(triggering_user_name="bob", dag_id=dag.dag_id),
+        }
+        told = f"was not started: {name} cannot be asked by a parameter"
+        with pytest.raises(AirflowFailException, match=told):
+            operator.execute(context)
 
 
 def test_a_time_without_a_zone_is_refused_before_anything_starts(task: Backfill) -> None:

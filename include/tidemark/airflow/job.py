@@ -219,17 +219,25 @@ class JobOperator(PipelineOperator, SubmitOperator):
         """What there is to do with a result, good or bad, before it decides on the task."""
 
     def _request(self, context: Context, run_id: str, result: str) -> PipelineRequest:
-        asked = {
+        own = {
             "pipeline": self.pipeline_file,
             "settings": self.settings_file,
             "root": self.root,
             "run_id": run_id,
             "result": result,
             **(started_by(context) if issubclass(self.request_type, RunRequest) else {}),
-            **self.asked(context),
         }
+        asked = self.asked(context)
+        # Airflow makes a parameter of each name in a Dag run's conf, and whoever may trigger the
+        # Dag of one pipeline would act on another by it, or under another's name.
+        if taken := own.keys() & asked.keys():
+            raise AirflowFailException(
+                f"{self.doing} was not started: {', '.join(sorted(taken))} cannot be asked by a "
+                "parameter, and nothing was changed. The task's Dag and who triggered it say that: "
+                "leave it out of the Dag run's conf."
+            )
         try:
-            return self.request_type.model_validate(asked)
+            return self.request_type.model_validate(own | asked)
         except ValidationError as error:
             raise AirflowFailException(
                 f"{self.doing} was not started: its parameters are none that can be used. "
