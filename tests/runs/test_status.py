@@ -180,6 +180,31 @@ def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Pl
     assert state(place) is PipelineState.WELL
 
 
+def ten_found_the_lease_taken(place: Place) -> None:
+    for number in range(10):
+        began = BEGAN + timedelta(minutes=1, seconds=number)
+        ended(place, f"try {number}", began, error=LeaseHeld("held"))
+
+
+def test_however_many_runs_found_the_lease_taken_the_one_before_them_tells(place: Place) -> None:
+    windows_of(place)
+    ended(place, error=ChecksFailed("no"), held=True)
+    before = told(place)
+    assert before.state is PipelineState.STOPPED
+    ten_found_the_lease_taken(place)
+    found = told(place)
+    assert (found.state, found.next_step) == (before.state, before.next_step)
+    assert [run.error_class for run in found.runs] == ["LeaseHeld"] * 10
+
+
+def test_runs_that_found_the_lease_taken_are_none_after_ops_was_removed(place: Place) -> None:
+    windows_of(place)
+    ten_found_the_lease_taken(place)
+    found = told(place)
+    assert found.state is PipelineState.UNKNOWN
+    assert found.next_step.startswith("`ops/runs` has no run of it, and one that began at ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(

@@ -6,12 +6,13 @@ of a thousand runs as for one of ten. Nothing is written, and no Spark is starte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tidemark.errors import LeaseHeld
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.kinds import operator_of
@@ -124,7 +125,12 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     check_root(settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
     lease = _lease(warehouse, now)
-    runs = recent_runs(warehouse.runs.open(), name, RECENT)
+    recorded = warehouse.runs.open()
+    runs = recent_runs(recorded, name, RECENT)
+    judged = runs
+    if _found_the_lease_taken(runs):
+        # However many they are: the one before them tells how the pipeline stands.
+        judged += recent_runs(recorded, name, 1, without=(LeaseHeld.__name__,))
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
@@ -137,11 +143,12 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     unpublished = sum(table.unpublished for table in tables)
     source = source_lag(pipeline, settings) if not losses else None
-    published = None if runs or losses else last_published(pipeline, warehouse)
+    acted = losses or not _found_the_lease_taken(judged)
+    published = None if acted else last_published(pipeline, warehouse)
     # The store's clock is known under the lease only.
     clock = clock_faults(ingest_checkpoint(warehouse), Clocks(now, now))
     found = judge_pipeline(
-        name, lease, runs, unpublished, due, losses, tables, source, unfinished, clock, published
+        name, lease, judged, unpublished, due, losses, tables, source, unfinished, clock, published
     )
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
@@ -156,6 +163,11 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
         runs=runs,
         source=source,
     )
+
+
+def _found_the_lease_taken(runs: Sequence[RecentRun]) -> bool:
+    """Did all of them, and so nothing?"""
+    return all(run.error_class == LeaseHeld.__name__ for run in runs)
 
 
 def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -126,23 +126,31 @@ def totals_of(runs: Sequence[RecentRun]) -> Totals | None:
     )
 
 
-def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[RecentRun, ...]:
+def recent_runs(
+    runs: DeltaTable | None, pipeline: str, number: int, without: Collection[str] = ()
+) -> tuple[RecentRun, ...]:
     """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
     made.
 
     Backfills, migrations and rollbacks are none of them: where one failed, the stream is as well
-    as before.
+    as before. `without`: nor are those that ended with an error of these classes.
     """
-    rows = recent_rows(runs, pipeline, number) if runs is not None else []
+    rows = recent_rows(runs, pipeline, number, without) if runs is not None else []
     return tuple(run_of(row) for row in rows)
 
 
-def recent_rows(runs: DeltaTable, pipeline: str, number: int) -> list[Mapping[str, Any]]:
+def recent_rows(
+    runs: DeltaTable, pipeline: str, number: int, without: Collection[str] = ()
+) -> list[Mapping[str, Any]]:
     """The rows of `ops/runs` that these runs are told by: of each the last one."""
     asked = number
     while True:
         rows = newest_rows(runs, pipeline, "started_at", asked)
-        found = [row for row in one_row_each(rows) if row["trigger"] not in _OTHERS]
+        found = [
+            row
+            for row in one_row_each(rows)
+            if row["trigger"] not in _OTHERS and row["error_class"] not in without
+        ]
         if len(found) >= number or len(rows) < asked:
             return sorted(found, key=lambda row: row["started_at"], reverse=True)[:number]
         asked *= 4
