@@ -11,7 +11,7 @@ import pytest
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at
 from tests.runs.pipelines import ended
-from tidemark.errors import RunFailed
+from tidemark.errors import LeaseHeld, RunFailed
 from tidemark.pipeline.schedules import PRESETS, last_time
 from tidemark.runs.due import is_due
 
@@ -63,11 +63,14 @@ def test_a_run_that_failed_or_is_held_counts(hourly: Place) -> None:
     assert not due(hourly, at(13, 30))
     ended(hourly, "held", began=at(14), held=True)
     assert not due(hourly, at(14, 30))
+    ended(hourly, "busy", began=at(15), error=LeaseHeld("another is at work"))
+    assert not due(hourly, at(15, 30))
 
 
-def test_a_backfill_is_no_run_of_the_schedule(hourly: Place) -> None:
+@pytest.mark.parametrize("trigger", ["backfill", "rewind"])
+def test_a_backfill_and_a_rewind_are_no_runs_of_the_schedule(hourly: Place, trigger: str) -> None:
     ended(hourly, began=at(12))
-    ended(hourly, "other", began=at(13, 10), trigger="backfill")
+    ended(hourly, "other", began=at(13, 10), trigger=trigger)
     assert due(hourly, at(13, 30))
 
 

@@ -230,6 +230,30 @@ def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
     assert [run.run for run in found.runs] == ["run"]
 
 
+@pytest.mark.parametrize("behind", [None, ChecksFailed("no")])
+def test_a_pipeline_that_was_taken_back_waits_for_its_next_run(
+    place: Place, behind: Exception | None
+) -> None:
+    windows_of(place)
+    ended(place, error=behind, held=behind is not None)
+    ended(place, "back", BEGAN + timedelta(minutes=1), trigger="rewind")
+    found = told(place)
+    assert found.state is PipelineState.HELD
+    assert found.next_step == (
+        "The rewind back took it back. The next run (`tidemark run clicks`) reads again what came "
+        "since."
+    )
+    assert [run.run for run in found.runs] == ["back", "run"]
+    ended(place, "next", BEGAN + timedelta(minutes=2))
+    assert state(place) is PipelineState.WELL
+
+
+def test_a_rewind_that_failed_is_told_by_its_error(place: Place) -> None:
+    windows_of(place)
+    ended(place, "back", trigger="rewind", error=TableMismatch("gold lacks a column"))
+    assert state(place) is PipelineState.STOPPED
+
+
 def test_a_run_at_work_is_told(place: Place) -> None:
     with HoldingProcess(place.places.lease, "nightly", 60) as holding:
         assert holding.heard() == "held 1"
@@ -295,6 +319,18 @@ def test_a_scheduled_pipeline_is_overdue_when_a_time_of_its_schedule_passed_with
             "Is its Dag paused, or Airflow down? No run began since 2026-07-01T12:00:00Z, though "
             "its schedule names 2026-07-01T12:10:00Z and a time after that."
         )
+
+
+def test_a_rewind_is_no_run_of_the_schedule(tmp_path: Path) -> None:
+    pytest.importorskip("croniter")
+    place = Place(tmp_path, EVERY_TEN_MINUTES)
+    windows_of(place)
+    ended(place, trigger="scheduled")
+    ended(place, "back", BEGAN + timedelta(minutes=20), trigger="rewind")
+    found = told(place)
+    assert found.state is PipelineState.OVERDUE
+    assert "No run began since 2026-07-01T12:00:00Z" in found.next_step
+    assert found.next_step.endswith("reads again what came since.")
 
 
 def test_a_failed_run_that_no_other_follows_is_overdue(tmp_path: Path) -> None:

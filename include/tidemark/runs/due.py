@@ -8,6 +8,7 @@ from tidemark.errors import TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.schedules import last_time
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.generations import REWIND
 from tidemark.runs.status.recent_runs import recent_runs
 from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.warehouse import Warehouse
@@ -25,7 +26,8 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime, clock: datetim
         return False
     try:
         table = Warehouse.of(pipeline.name, settings).runs.open()
-        newest = recent_runs(table, pipeline.name, 1)
+        # A rewind reads nothing, so it puts no run off.
+        newest = recent_runs(table, pipeline.name, 1, without=(REWIND,))
     except TidemarkError:
         return True
     # What is known of an interrupted run is when it began.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.errors import LeaseHeld
+from tidemark.runs.generations import REWIND
 from tidemark.runs.losses import Loss
 from tidemark.runs.recorded_runs import FAILED as RUN_FAILED
 from tidemark.runs.recorded_runs import HELD as RUN_HELD
@@ -144,6 +145,11 @@ def _left_by(
         return Standing(
             PipelineState.HELD, f"Run {last.run} is not published. {_again(name)} publishes it."
         )
+    if last.trigger == REWIND:
+        return Standing(
+            PipelineState.HELD,
+            f"The rewind {last.run} took it back. {_again(name)} reads again what came since.",
+        )
     if unpublished:
         return Standing(
             PipelineState.HELD,
@@ -182,13 +188,14 @@ def _failing(name: str, tables: Sequence[TableStatus]) -> Standing | None:
 
 def _missed(name: str, runs: Sequence[RecentRun], due: datetime | None) -> str | None:
     """A pipeline is scheduled when one of its recent runs was: others are run by hand."""
-    if due is None or not any(run.trigger == _SCHEDULED for run in runs):
+    began = next((run.started_at for run in runs if run.trigger != REWIND), None)
+    if due is None or began is None or began >= due:
         return None
-    if runs[0].started_at >= due:
+    if not any(run.trigger == _SCHEDULED for run in runs):
         return None
     return (
-        f"Is its Dag paused, or Airflow down? No run began since {time_text(runs[0].started_at)}, "
-        f"though its schedule names {time_text(due)} and a time after that."
+        f"Is its Dag paused, or Airflow down? No run began since {time_text(began)}, though its "
+        f"schedule names {time_text(due)} and a time after that."
     )
 
 

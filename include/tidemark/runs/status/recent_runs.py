@@ -133,7 +133,8 @@ def recent_runs(
     made.
 
     Backfills, migrations and rollbacks are none of them: where one failed, the stream is as well
-    as before. `without`: nor are those that ended with an error of these classes.
+    as before. `without`: nor are those that one of these started (`trigger`), or that ended with an
+    error of one of these classes.
     """
     rows = recent_rows(runs, pipeline, number, without) if runs is not None else []
     return tuple(run_of(row) for row in rows)
@@ -149,7 +150,7 @@ def recent_rows(
         found = [
             row
             for row in one_row_each(rows)
-            if row["trigger"] not in _OTHERS and row["error_class"] not in without
+            if not {row["trigger"], row["error_class"]} & {*_OTHERS, *without}
         ]
         if len(found) >= number or len(rows) < asked:
             return sorted(found, key=lambda row: row["started_at"], reverse=True)[:number]
