@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
@@ -32,6 +33,7 @@ def place(tmp_path: Path) -> Place:
     place.write_file()
     windows_of(place)
     bronze(place, at(10, 12), at(10, 50))
+    write_deltalake(place.places.rejects, pa.table({"raw": ["{"]}))
     ended(place, trigger="scheduled")
     housekept(place, at(12), ingest=0, per_10m=4_000)
     record_status(place.name, place.settings, NOW)
@@ -106,6 +108,7 @@ def newest_entry(uri: str) -> Path:
 
 CHANGES: dict[str, Callable[[Place], object]] = {
     "a commit to bronze": lambda place: commit(place.places.bronze),
+    "a commit to rejects": lambda place: commit(place.places.rejects),
     "a commit to gold": lambda place: commit(place.places.gold("per_10m")),
     "a commit to changes": lambda place: commit(place.places.changes("per_10m", 1)),
     "a commit to runs": lambda place: commit(place.places.runs),
@@ -117,6 +120,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
         place.places.gold("per_10m")
     ).unlink(),
     "bronze is gone": lambda place: Path(place.places.bronze).rename(place.root / "elsewhere"),
+    "rejects is gone": lambda place: Path(place.places.rejects).rename(place.root / "elsewhere"),
     "a batch is planned": lambda place: planned(place.places.ingest_checkpoint),
     "a table's batch is planned": lambda place: planned(
         place.places.query_checkpoint("per_10m", 1)

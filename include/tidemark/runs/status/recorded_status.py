@@ -184,7 +184,8 @@ def _recorded(file: Path, settings: Settings, now: datetime) -> RecordedStatus |
 
 def _of_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[tuple[str | None, str]]:
     """The newest entry of each log, None where there is no table, and the one that comes next."""
-    for place in (warehouse.runs, warehouse.ledger, warehouse.upkeep, warehouse.bronze):
+    ops = (warehouse.runs, warehouse.ledger, warehouse.upkeep)
+    for place in (*ops, warehouse.bronze, warehouse.rejects):
         yield _entries(place)
     for name in pipeline.tables:
         gold = warehouse.gold(name)
