@@ -23,11 +23,13 @@ _ORPHANS_SECONDS = 30
 @dataclass(frozen=True)
 class Cost:
     """Wall and CPU seconds (user and system, with every child that was waited for), and the
-    largest sum of the processes' resident memory that was seen twice in sequence, in megabytes."""
+    largest sum of the processes' resident memory that was seen twice in sequence, in megabytes;
+    `own_mb` without pages of files, which the machine takes back where it needs them."""
 
     wall: float
     cpu: float
     peak_mb: float
+    own_mb: float = 0.0
 
 
 class Failed(Exception):
@@ -56,10 +58,10 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
         wall = time.monotonic() - begin
         cpu = usage.ru_utime + usage.ru_stime + _cpu_of_orphans(others)
     process.returncode = os.waitstatus_to_exitcode(status)
-    peak = memory.stop()
+    peak, own = memory.stop()
     if process.returncode:
         raise Failed(f"{' '.join(command)} ended with {process.returncode}; its output is in {log}")
-    return Cost(round(wall, 3), round(cpu, 3), round(peak, 1))
+    return Cost(round(wall, 3), round(cpu, 3), round(peak, 1), round(own, 1))
 
 
 def _adopt_orphans() -> None:
@@ -91,32 +93,37 @@ class _Memory:
     """Samples the memory of a process and its children until it is told to stop."""
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._peak, self._end = pid, 0.0, threading.Event()
+        self._pid, self._peaks, self._end = pid, (0.0, 0.0), threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
-    def stop(self) -> float:
+    def stop(self) -> tuple[float, float]:
         self._end.set()
         self._thread.join()
-        return self._peak
+        return self._peaks
 
     def _sample(self) -> None:
-        last = float("inf")
+        last = (float("inf"), float("inf"))
         while not self._end.wait(_SAMPLE_SECONDS):
             try:
                 root = psutil.Process(self._pid)
                 processes = [root, *root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            now = sum(map(_resident_mb, processes))
-            self._peak, last = max(self._peak, min(last, now)), now
+            each = [*map(_resident_mb, processes)]
+            now = (sum(whole for whole, _ in each), sum(own for _, own in each))
+            peaks = zip(self._peaks, last, now, strict=True)
+            whole, own = (max(peak, min(before, here)) for peak, before, here in peaks)
+            self._peaks, last = (whole, own), now
 
 
-def _resident_mb(process: psutil.Process) -> float:
+def _resident_mb(process: psutil.Process) -> tuple[float, float]:
+    """All that is resident, and that without files."""
     try:
-        return process.memory_info().rss / 1e6
+        memory = process.memory_info()
     except psutil.NoSuchProcess:
-        return 0.0
+        return 0.0, 0.0
+    return memory.rss / 1e6, (memory.rss - memory.shared) / 1e6
 
 
 def median(values: Sequence[float]) -> float:

@@ -1,9 +1,10 @@
 """`python -m bench.publishing STEP WHAT FOLDER WINDOWS`: one step of the figure.
 
 The windows stand in a table of `changes` as a run would have left them: a thousand keys in each
-ten minutes, so that five million make five weeks. Steps are `write` and `publish`, each `new` and
-`changed`; and `few` by `spans` or `dates`: all windows are those of one date, and then a few of its
-newest ones change, time after time. By `dates` is how versions before published.
+ten minutes, so that five million make five weeks. Steps are `write` and `publish`, each `new`,
+`changed` and `bounded` (changed, with little memory); and `few` by `spans` or `dates`: all windows
+are those of one date, and then a few of its newest ones change, time after time. By `dates` is how
+versions before published.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import Window, WindowTable
+from tidemark.pipeline.settings.duckdb_limits import DuckDBLimits
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_bounds import bound_memory
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 KEYS = 1_000
 WINDOWS_OF_A_DATE = 144
 FEW_PUBLISHES = 12
+BOUNDED = "500MB"
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 LENGTH = timedelta(minutes=10)
 _COLUMNS: dict[str, T.DataType] = {
@@ -49,8 +53,11 @@ _COLUMNS: dict[str, T.DataType] = {
 def main() -> None:
     step, what, folder, windows = sys.argv[1:]
     if step == "write":
-        write(Path(folder), _windows(int(windows), KEYS, 1 if what == "new" else 2))
+        amount = ("new", "changed", "bounded").index(what) + 1
+        write(Path(folder), _windows(int(windows), KEYS, amount))
     elif step == "publish":
+        if what == "bounded":
+            bound_memory(DuckDBLimits(memory_limit=BOUNDED))
         publish(Path(folder), int(windows))
     else:
         publish_few(Path(folder), int(windows), what)

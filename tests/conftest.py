@@ -16,6 +16,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tidemark.storage import duckdb_in_utc
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 # without the long tests takes a quarter of what a run of all takes.
 settings.register_profile("all", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("short", parent=settings.get_profile("all"), max_examples=25)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _answers_in_files() -> None:
+    """Answers of DuckDB that many rows would make a file of are one here from some hundreds on."""
+    duckdb_in_utc.MOST_IN_MEMORY = 16 * 1024
 
 
 # The long tests in parts, each for one sitting, by how the names of their files begin: the first

@@ -12,9 +12,14 @@ from matplotlib.axes import Axes
 from bench.drawing import bars
 from bench.figure import Figure
 from bench.measured import Cost, cost_of
+from bench.publishing import BOUNDED
 from bench.sizes import Sizes
 
-_WHAT = {"new": "all new, into empty gold", "changed": "all changed"}
+_WHAT = {
+    "new": "all new, into empty gold",
+    "changed": "all changed",
+    "bounded": f"all changed, `memory_limit: {BOUNDED}`",
+}
 _FEW = {"spans": "spans of time", "dates": "whole dates, as versions before did"}
 
 
@@ -72,6 +77,7 @@ def _figure(costs: dict[str, Cost], sizes: Sizes) -> Figure:
             f"{c.cpu:.1f}",
             f"{windows / c.wall:,.0f}",
             f"{c.peak_mb:,.0f}",
+            f"{c.own_mb:,.0f}",
         ]
         for what, c in costs.items()
     ]
@@ -81,5 +87,5 @@ def _figure(costs: dict[str, Cost], sizes: Sizes) -> Figure:
         found = {_WHAT[what]: {"wall": [c.wall], "CPU": [c.cpu]} for what, c in costs.items()}
         bars(axes, found, "seconds")
 
-    columns = (f"{windows:,} windows", "wall, s", "CPU, s", "windows/s", "peak MB")
+    columns = (f"{windows:,} windows", "wall, s", "CPU, s", "windows/s", "peak MB", "without files")
     return Figure("publish", "One publish, without a JVM", columns, rows, [], numbers, draw)

@@ -340,6 +340,10 @@ class StackExhausted(TidemarkError):
     """
 
 
+class MemoryExhausted(TidemarkError):
+    """DuckDB may take no more memory, and no more room on disk; a retry cannot help."""
+
+
 class LeaseHeld(TidemarkError):
     """Another run works on the pipeline; the message says who, where and until when."""
 

@@ -20,6 +20,7 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
 from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
 from tidemark.runs.requests import Instant, PipelineRequest, fault_of, flags
+from tidemark.storage.duckdb_bounds import bound_memory
 
 PipelineName = Annotated[
     str, typer.Argument(metavar="PIPELINE", help="Its name, or the path of its file.")
@@ -46,6 +47,7 @@ def asked_pipeline(
 ) -> tuple[Pipeline, Settings]:
     """The pipeline that is named, and the settings; they have to allow Spark's master, if asked."""
     loaded = load_settings(settings)
+    bound_memory(loaded.duckdb)
     found = find_pipeline(pipeline, loaded)
     if master is not None:
         check_master(loaded, master, "--master")
@@ -61,6 +63,7 @@ def asked_acceptance(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     loaded = load_settings(settings)
+    bound_memory(loaded.duckdb)
     if given:
         check_may(loaded, "accept", given.by)
     return given, loaded

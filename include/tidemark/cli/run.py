@@ -35,6 +35,7 @@ from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.new_input import new_input_bytes
+from tidemark.storage.duckdb_bounds import bound_memory
 from tidemark.storage.root import check_root
 
 
@@ -113,6 +114,7 @@ def run(
             param_hint="'--result'",
         )
     loaded = load_settings(settings)
+    bound_memory(loaded.duckdb)
     many = Many(
         settings=loaded,
         settings_file=settings,

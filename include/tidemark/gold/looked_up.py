@@ -34,7 +34,7 @@ from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
 # The year 1653: nothing that a pipeline reads ended before.
@@ -70,9 +70,7 @@ def touched_by_lookups(
         parts += [_kept(rows, one, before_ms, frozen_before_ms) for one in known]
     with duckdb_in_utc() as connection:
         connection.register("found", pa.concat_tables([one.cast(columns) for one in parts]))
-        return pa.table(connection.sql("SELECT DISTINCT * FROM found").to_arrow_table()).cast(
-            columns
-        )
+        return arrow_of(connection.sql("SELECT DISTINCT * FROM found"), columns)
 
 
 def _pending(changes: DeltaTable, state: GoldState, operator: Operator, after_ms: int) -> pa.Table:
@@ -82,7 +80,7 @@ def _pending(changes: DeltaTable, state: GoldState, operator: Operator, after_ms
         connection.register("changes", changes_between(changes, state.changes, changes.version()))
         connection.execute(latest(operator, counts_at_close(after_ms)))
         sql = f"SELECT {listed(operator.located)} FROM latest"
-        return pa.table(connection.sql(sql).to_arrow_table())
+        return arrow_of(connection.sql(sql))
 
 
 def _kept(
@@ -140,7 +138,7 @@ def _touched_rows(rows: BronzeRows, before: dict[str, LookupCopy]) -> Iterator[p
             candidates = _with_keys(connection, rows, now)
             if candidates is not None:
                 connection.register("candidates", candidates)
-                yield pa.table(connection.sql(_differing(operator, now, rows)).to_arrow_table())
+                yield arrow_of(connection.sql(_differing(operator, now, rows)))
 
 
 def _with_keys(

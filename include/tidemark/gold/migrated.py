@@ -24,7 +24,7 @@ from tidemark.gold.row_values import same_value, time_literal
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.storage.delta.history import FAILURE
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _EXAMPLES = 3
 
@@ -118,8 +118,7 @@ def _examples(connection: duckdb.DuckDBPyConnection, to: NextGold) -> Iterator[s
 def rows_of(connection: duckdb.DuckDBPyConnection, to: NextGold) -> pa.Table:
     """All rows that gold is to hold."""
     sql = f"SELECT {listed(to.schema.names)} FROM written ORDER BY {listed(to.operator.identity)}"
-    found: pa.Table = connection.sql(sql).to_arrow_table()
-    return found.cast(to.schema)
+    return arrow_of(connection.sql(sql), to.schema)
 
 
 def _before(former: Former, to: NextGold) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from pyarrow.dataset import Dataset
 
@@ -19,7 +20,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace, own_handles
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,7 @@ def differing_rows(
         if covered is not None:
             connection.register("touched", covered.touched)
             sql = f"{sql} UNION ALL {_gone(operator, recomputed.column_names, covered, gone_by_ms)}"
-        rows = connection.sql(sql).to_arrow_table()
-    return pa.table(rows.cast(recomputed.schema))
+        return arrow_of(connection.sql(sql), recomputed.schema)
 
 
 def known_to_gold(
@@ -160,8 +160,8 @@ def rows_of_changes(
 
 
 def _of_same_dates(gold: DeltaTable, rows: pa.Table, covered: Covered | None) -> Dataset:
-    days = {start.date() for start in rows.column("window_start").to_pylist() if start}
-    dates = [dates_predicate(tuple(sorted(days)))] if days else []
+    days = pc.unique(rows.column("window_start").cast(pa.date32())).to_pylist()
+    dates = [dates_predicate(tuple(sorted(filter(None, days))))] if any(days) else []
     if covered is not None:
         dates.append(f"({covered.dates})")
     return dataset_of(gold, " OR ".join(dates))

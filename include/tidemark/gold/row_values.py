@@ -43,7 +43,7 @@ from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
 _COUNTS = """
@@ -83,9 +83,9 @@ def changed_windows(
     with windows_to_write(gold, changes, operator, plan, run_id) as connection:
         ((windows, known, start, end),) = connection.execute(_COUNTS).fetchall()
         replaced = spans_written(connection) if known else ()
-        rows = connection.sql(_rows(operator, schema.names, replaced)).to_arrow_table()
+        rows = arrow_of(connection.sql(_rows(operator, schema.names, replaced)), schema)
     changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
-    return GoldChange(rows.cast(schema), changed, replaced)
+    return GoldChange(rows, changed, replaced)
 
 
 @contextmanager
@@ -102,8 +102,7 @@ def windows_to_write(
         connection.register("changes", changes)
         connection.execute(latest(operator, counts_at_close(plan.close_after_ms)))
         _touched(connection, gold, plan)
-        connection.execute(_joined(operator, schema_of(gold)))
-        connection.execute(_written(plan), {"run": run_id})
+        connection.execute(_written(_joined(operator, schema_of(gold)), plan), {"run": run_id})
         yield connection
 
 
@@ -199,7 +198,7 @@ def _joined(operator: Operator, schema: pa.Schema) -> str:
     same = same_value(operator.values, schema, "n", "b")
     goes = f'(n."rows" = 0 OR n."{FAILURE}" IS NOT NULL)'
     return f"""
-        CREATE TEMP TABLE joined AS SELECT {taken},
+        SELECT {taken},
             b."rows" IS NOT NULL AS _known, b.status AS _old_status, b.window_end AS _old_end,
             coalesce(b.revision, 0) AS _old_revision,
             n."rows" IS NOT NULL AND (b."rows" IS NULL OR {goes} OR NOT ({same})) AS _differs,
@@ -229,7 +228,7 @@ def same(new: str, old: str, floating: bool) -> str:
     return f"({equal} OR coalesce({close}, false))"
 
 
-def _written(plan: PublishPlan) -> str:
+def _written(joined: str, plan: PublishPlan) -> str:
     before, after = time_literal(plan.close_before_ms), time_literal(plan.close_after_ms)
     return f"""
         CREATE TEMP TABLE written AS SELECT *,
@@ -239,7 +238,7 @@ def _written(plan: PublishPlan) -> str:
                  ELSE 'final' END AS status,
             _old_revision + _corrects::BIGINT AS revision,
             $run AS updated_by, window_start::DATE AS window_date
-        FROM joined WHERE _differs OR status IS DISTINCT FROM _old_status
+        FROM ({joined}) WHERE _differs OR status IS DISTINCT FROM _old_status
     """
 
 

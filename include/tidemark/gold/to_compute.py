@@ -31,7 +31,7 @@ from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
-from tidemark.storage.duckdb_in_utc import distinct_rows, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, distinct_rows, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -155,19 +155,18 @@ def _unlike_bronze(
             ) WHERE {kept}
             """
         )
-        found = pa.table(connection.sql("FROM candidates").to_arrow_table())
+        found = arrow_of(connection.sql("FROM candidates"))
         if not found.num_rows:
             return found
         _known(connection, gold, in_bronze, found)
-        known = pa.table(connection.sql("FROM known").to_arrow_table())
+        known = arrow_of(connection.sql("FROM known"))
         if (unlike := in_bronze.unlike(known, found)) is not None:
             connection.register("unlike", unlike)
             columns = listed(names)
             sql = f"SELECT {columns} FROM unlike UNION SELECT {columns} FROM touched_rows"
             sql = f"{sql} WHERE {kept}"
-            return pa.table(connection.sql(sql).to_arrow_table())
-        sql = _differing(in_bronze, at.emitted_to_ms(operator))
-        return pa.table(connection.sql(sql).to_arrow_table())
+            return arrow_of(connection.sql(sql))
+        return arrow_of(connection.sql(_differing(in_bronze, at.emitted_to_ms(operator))))
 
 
 def _closing(excluded: Excluded, at: Frontiers, touched: pa.Table) -> pa.Table:
@@ -216,7 +215,7 @@ def _excluded_and_due(
         unsaid = _not_in(connection, "unsaid", "history", operator, said)
     connection.register("never_said", unsaid)
     found = connection.sql(f"SELECT * FROM ended WHERE {closes} UNION FROM never_said")
-    return pa.table(found.to_arrow_table()).cast(ended.schema)
+    return arrow_of(found, ended.schema)
 
 
 def _not_in(
@@ -227,10 +226,9 @@ def _not_in(
     condition: str = "true",
 ) -> pa.Table:
     same = f"{same_row(operator, 'r', 'h')} AND {condition}"
-    found = connection.sql(
-        f"SELECT * FROM {rows} r WHERE NOT EXISTS (FROM {history} h WHERE {same})"
+    return arrow_of(
+        connection.sql(f"SELECT * FROM {rows} r WHERE NOT EXISTS (FROM {history} h WHERE {same})")
     )
-    return pa.table(found.to_arrow_table())
 
 
 def _looked_at(
@@ -254,8 +252,8 @@ def _looked_at(
         UNION SELECT {identity} FROM failing_known WHERE {opened}
         UNION SELECT {identity} FROM due
         """
-    ).to_arrow_table()
-    return pa.table(found)
+    )
+    return arrow_of(found)
 
 
 def _known(
@@ -334,5 +332,5 @@ def to_note(found: pa.Table, noted: pa.Table, operator: Operator, closed_ms: int
         connection.register("noted", noted)
         rows = connection.sql(
             f'SELECT DISTINCT {names}, "rows" FROM found f ANTI JOIN noted n ON {same}'
-        ).to_arrow_table()
-    return pa.table(rows).cast(found.select([*operator.located, "rows"]).schema)
+        )
+        return arrow_of(rows, found.select([*operator.located, "rows"]).schema)

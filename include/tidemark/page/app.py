@@ -40,7 +40,7 @@ from tidemark.runs.status.pipeline_status import PipelineStatus, file_status
 from tidemark.runs.status.recent_runs import counted_once, run_of, totals_of
 from tidemark.runs.status.recorded_status import all_statuses
 from tidemark.runs.status.state import PipelineState
-from tidemark.storage.duckdb_in_utc import bound_threads
+from tidemark.storage.duckdb_bounds import bound_threads
 from tidemark.story.asked import NoRowNamed, row_options
 from tidemark.story.explain import story_of
 from tidemark.version import told_version

@@ -18,6 +18,7 @@ from tidemark.pipeline.checks import Severity
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.duckdb_in_utc import arrow_of
 
 ROWS = "rows_to_publish"
 
@@ -126,8 +127,7 @@ class PlannedRows:
 
     def to_arrow(self) -> pa.Table:
         """The rows themselves, with gold's types."""
-        found: pa.Table = self.connection.sql(f"SELECT {self.columns} FROM {ROWS}").to_arrow_table()
-        return found.cast(self.schema)
+        return arrow_of(self.connection.sql(f"SELECT {self.columns} FROM {ROWS}"), self.schema)
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from deltalake import DeltaTable
 
 from tidemark.errors import BackfillRefused, UnpublishedChanges
 from tidemark.gold.row_values import latest
-from tidemark.operators.operator import Operator
+from tidemark.operators.operator import Operator, listed
 from tidemark.operators.repaired import BACKFILL
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between, schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _UNTOUCHED = "Nothing was written."
 
@@ -105,8 +105,8 @@ def last_pending(pending: pa.Table, operator: Operator) -> pa.Table:
     with duckdb_in_utc() as connection:
         connection.register("changes", pending)
         connection.execute(latest(operator))
-        rows = connection.sql("FROM latest").to_arrow_table()
-    return pa.table(rows).select(columns).cast(pending.select(columns).schema)
+        rows = connection.sql(f"SELECT {listed(columns)} FROM latest")
+        return arrow_of(rows, pending.select(columns).schema)
 
 
 def _text(instant: datetime) -> str:

@@ -36,7 +36,7 @@ from tidemark.runs.run import Run, closed_by_stream_ms
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between
 from tidemark.storage.delta.notes import EmittedNote, note_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ def rows_of_history(changes: DeltaTable, operator: Operator, before_ms: int) -> 
     with duckdb_in_utc() as connection:
         connection.register("changes", _ordered(changes, operator, before_ms))
         connection.execute(latest(operator))
-        found: pa.Table = connection.sql(
+        found = connection.sql(
             f"""
             SELECT {listed((*operator.identity, *operator.values))}, 'final' AS status,
                 0::BIGINT AS revision, run AS updated_by, window_start::DATE AS window_date
             FROM latest WHERE "rows" > 0 AND "{FAILURE}" IS NULL
             """
-        ).to_arrow_table()
-    return found
+        )
+        return arrow_of(found)
 
 
 def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Table:
@@ -167,7 +167,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
     with duckdb_in_utc() as connection:
         try:
             connection.register("found", changes_between(changes, -1, changes.version()))
-            return pa.table(connection.sql(f"FROM found WHERE {started}").to_arrow_table())
+            return arrow_of(connection.sql(f"FROM found WHERE {started}"))
         except (DeltaError, OSError, pa.ArrowException, duckdb.Error):
             connection.register("found", dataset_of(changes))
         windows = connection.sql(
@@ -184,6 +184,4 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
                 "any more (`keep`). Nothing was written. Restore gold from a backup; or move that "
                 "history away too, and these windows are gone."
             )
-        return pa.table(
-            connection.sql(f"SELECT *, 0 AS {VERSION} FROM found LIMIT 0").to_arrow_table()
-        )
+        return arrow_of(connection.sql(f"SELECT *, 0 AS {VERSION} FROM found LIMIT 0"))

@@ -1,18 +1,29 @@
-"""DuckDB, as everything here asks it: instants are told and compared in UTC."""
+"""DuckDB, as everything here asks it: instants are told and compared in UTC, in bounded memory.
+
+What takes more than DuckDB's limit goes to its files, and the many rows of an answer to one of
+ours (`arrow_of`): so the rows that a publish reads and writes are as many as the disk holds.
+"""
 
 from __future__ import annotations
 
 import atexit
+import mmap
 import os
 import signal
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
 
+from tidemark.errors import MemoryExhausted
+from tidemark.storage.duckdb_bounds import bounds
+
 _INTERRUPTED = "Query interrupted"
+# An answer of more bytes lies in a file; and how many rows of one are asked for at a time.
+MOST_IN_MEMORY, _ROWS_AT_A_TIME = 128 * 1024**2, 100_000
 
 
 @contextmanager
@@ -21,14 +32,22 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
 
     What the block registers, and its temporary tables and settings, are its own and go with it. The
     database, in memory, stays for the process: to open one takes longer than most questions here.
+    Raises MemoryExhausted where the limit does for a question neither in memory nor with files.
     """
     try:
-        with _database().cursor() as connection:
+        with _opened(tuple(bounds().items())).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
+    except duckdb.OutOfMemoryException as error:
+        raise MemoryExhausted(
+            f"DuckDB lacks memory, or room for its files in {bounds()['temp_directory']}: {error}\n"
+            "What was written before stays; what was being computed is not written. Give it more "
+            "(`duckdb: {memory_limit: …}` in the settings), or a larger disk "
+            "(`temp_directory` there), and run again."
+        ) from error
     except (duckdb.FatalException, duckdb.InternalException):
         # Such an error ends the database for all that comes after it.
-        _database.cache_clear()
+        _opened.cache_clear()
         raise
     except RuntimeError as error:
         if str(error) == _INTERRUPTED:
@@ -43,26 +62,48 @@ def _hear_again() -> None:
             handler(number, None)
 
 
-def bound_threads(number: int) -> None:
-    """Let no question of this process take more threads: of a process that has other work too."""
-    _LIMITS["threads"] = number
-    _database.cache_clear()
-
-
-_LIMITS: dict[str, int] = {}
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
+# Of one with other bounds none is kept.
+@lru_cache(maxsize=1)
+def _opened(bounds: tuple[tuple[str, int | str], ...]) -> duckdb.DuckDBPyConnection:
     # All that it reads is registered; text of users is parsed here, and is to open no file.
-    return duckdb.connect(config={"enable_external_access": False, **_LIMITS})
+    return duckdb.connect(config={"enable_external_access": False, **dict(bounds)})
+
+
+def arrow_of(found: duckdb.DuckDBPyRelation, schema: pa.Schema | None = None) -> pa.Table:
+    """The rows that a question gives, as `held` holds them; in the columns of `schema`, by their
+    order, where one is given."""
+    reader = found.to_arrow_reader(_ROWS_AT_A_TIME)
+    if schema is None:
+        return held(reader, reader.schema)
+    return held((batch.cast(schema) for batch in reader), schema)
+
+
+def held(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The rows of some batches; many are held by a file without a name, which goes with them."""
+    kept, size, rest = list[pa.RecordBatch](), 0, iter(batches)
+    for batch in rest:
+        kept.append(batch)
+        size += batch.nbytes
+        if size > MOST_IN_MEMORY:
+            break
+    else:
+        return pa.Table.from_batches(kept, schema)
+    with tempfile.TemporaryFile(dir=str(bounds()["temp_directory"])) as file:
+        with pa.ipc.new_file(file, schema) as writer:
+            while kept:
+                writer.write_batch(kept.pop(0))
+            for batch in rest:
+                writer.write_batch(batch)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
 
 
 # A forked process has none of its threads, and would wait for them when it ends.
-os.register_at_fork(before=_database.cache_clear)
+os.register_at_fork(before=_opened.cache_clear)
 # A thread that lives on at the end keeps the connection from being freed, and DuckDB's bindings
 # would tell of that in forty lines.
-atexit.register(_database.cache_clear)
+atexit.register(_opened.cache_clear)
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
@@ -70,5 +111,4 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
     types of the columns: pyarrow groups by no nested ones."""
     with duckdb_in_utc() as connection:
         connection.register("given", rows)
-        found = connection.sql("SELECT DISTINCT * FROM given").to_arrow_table()
-    return pa.table(found).cast(rows.schema)
+        return arrow_of(connection.sql("SELECT DISTINCT * FROM given"), rows.schema)

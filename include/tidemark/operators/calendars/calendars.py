@@ -38,7 +38,7 @@ from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -163,12 +163,14 @@ class CalendarRows(BronzeRows):
                 others = read - counting
                 counts.append(replace(of_batch, not_counted=others, without_match=without_match))
                 found.append(f"SELECT _start {keys} FROM touched_{number}")
-            windows = connection.sql(
-                f"""
+            windows = arrow_of(
+                connection.sql(
+                    f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start {keys}
                 FROM ({" UNION ALL ".join(found)}) WHERE {kept}
                 """
-            ).to_arrow_table()
+                )
+            )
         return Touched(tuple(counts), windows)
 
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
@@ -177,22 +179,24 @@ class CalendarRows(BronzeRows):
             rows = self._ending_rows(first_end, last_end)
             looked_up = self._looked_up_ending(first_end, last_end)
             self._assign(connection, rows, found=looked_up)
-            found = connection.sql(
-                f"""
+            return arrow_of(
+                connection.sql(
+                    f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned
                 WHERE {self._ends_in(first_end, last_end)}
                 """
-            ).to_arrow_table()
-        return pa.table(found)
+                )
+            )
 
     def holding(self, rows: pa.Table) -> pa.Table:
         keys = _listed(self.operator.table.group_by)
         with duckdb_in_utc() as connection:
             self._assign(connection, rows)
-            found = connection.sql(
-                f"SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned"
-            ).to_arrow_table()
-        return pa.table(found)
+            return arrow_of(
+                connection.sql(
+                    f"SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned"
+                )
+            )
 
     def covered(self, closed: pa.Table) -> Covered | None:
         return covered_exactly(self.operator, closed)

@@ -27,7 +27,7 @@ from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import JoinTable
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -186,8 +186,9 @@ def _windows(
         """
     )
     unmatched = 1 if joined.table.join.type == "left" else 0
-    found = connection.sql(
-        f"""
+    found = arrow_of(
+        connection.sql(
+            f"""
         SELECT make_timestamptz(_start) AS window_start{joined.listed_keys()},
             make_timestamptz(_start + {joined.length}) AS window_end,
             sum(_rows * _matches)::BIGINT AS matches,
@@ -205,7 +206,8 @@ def _windows(
             WHERE {wanted}
         ) GROUP BY ALL HAVING "rows" > 0
         """
-    ).to_arrow_table()
+        )
+    )
     schema = joined.empty().schema
     return pa.table(found).rename_columns(schema.names).cast(schema)
 

@@ -19,7 +19,7 @@ from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import each_start, window_count
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 
 def find_touched(
@@ -68,12 +68,14 @@ def find_touched(
                 counted = _frozen(joined, frontier, frozen_before_ms * 1_000)
                 kept = f"_start >= {frozen_before_ms * 1_000}"
             ((left_frozen, right_frozen),) = connection.execute(counted).fetchall()
-            found = connection.sql(
-                f"""
+            found = arrow_of(
+                connection.sql(
+                    f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start{joined.listed_keys()}
                 FROM touching WHERE {closed} AND {kept}
                 """
-            ).to_arrow_table()
+                )
+            )
         windows.append(pa.table(found))
         counts.append(
             BatchCounts(

@@ -24,7 +24,7 @@ from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import GappedTable
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -107,14 +107,15 @@ def sessions_of(rows: SessionsIn, points: pa.Table) -> pa.Table:
             f"CREATE TEMP TABLE points AS SELECT DISTINCT {rows.listed_keys()}, _t FROM given"
         )
         _read_outwards(connection, rows)
-        found = connection.sql(
-            f"""
+        return arrow_of(
+            connection.sql(
+                f"""
             SELECT make_timestamptz(_start) AS window_start, {rows.listed_keys()},
                 make_timestamptz(_last + {rows.gap}) AS window_end, _rows AS "rows"
             FROM sessions WHERE _asked
             """
-        ).to_arrow_table()
-    return pa.table(found)
+            )
+        )
 
 
 def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> None:
@@ -251,14 +252,15 @@ def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
     where = f"_event_date IN ({', '.join(days)})" if days else "false"
     with duckdb_in_utc() as connection:
         connection.register("bronze", dataset_of(rows.bronze, where if days else None))
-        found = connection.sql(
-            f"""
+        return arrow_of(
+            connection.sql(
+                f"""
             SELECT DISTINCT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
             WHERE {rows.condition} AND {"true" if days else "false"}
                 AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
             """
-        ).to_arrow_table()
-    return pa.table(found)
+            )
+        )
 
 
 def _day(microseconds: int) -> date:
@@ -277,8 +279,9 @@ def outputs_unlike(
         connection.register("found", found)
         where = f"_event_date IN ({listed})" if listed else "false"
         connection.register("bronze", dataset_of(rows.bronze, where if listed else None))
-        unlike = connection.sql(
-            f"""
+        unlike = arrow_of(
+            connection.sql(
+                f"""
             WITH times AS (
                 SELECT f.window_start, {rows.listed_keys("f")}, b._t, count(*) AS _rows
                 FROM found f JOIN (
@@ -306,5 +309,6 @@ def outputs_unlike(
             SELECT f.* FROM found f SEMI JOIN wrong w
             ON {rows.same_key("f", "w")} AND f.window_start = w.window_start
             """
-        ).to_arrow_table()
-    return pa.table(unlike).cast(found.schema)
+            )
+        )
+    return unlike.cast(found.schema)

@@ -18,7 +18,7 @@ from tidemark.operators.sessions.in_bronze import SessionsIn, sessions_of
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 
 def find_late_rows(
@@ -43,7 +43,7 @@ def find_late_rows(
                 f"count(*) FILTER (NOT ({rows.condition})) FROM batch"
             ).fetchall()
         every = " UNION ALL ".join(f"FROM near_{number}" for number in range(len(batches)))
-        points = connection.sql(f"SELECT DISTINCT {keys}, _t FROM ({every})").to_arrow_table()
+        points = arrow_of(connection.sql(f"SELECT DISTINCT {keys}, _t FROM ({every})"))
         connection.register("sessions", sessions_of(rows, points))
         # Of which rows, of which sessions.
         session = f"(s.window_start, {rows.listed_keys('s')})"
@@ -59,12 +59,14 @@ def find_late_rows(
             GROUP BY n._batch
             """
         ).fetchall()
-        kept = connection.sql(
-            f"""
+        kept = arrow_of(
+            connection.sql(
+                f"""
             SELECT window_start, {keys}, window_end, "rows" FROM sessions
             WHERE epoch_us(window_start) >= {frozen_us}
             """
-        ).to_arrow_table()
+            )
+        )
     found = {number: counts for number, *counts in counted}
     counts = tuple(
         _counts(batch, totals[number], found.get(number, [0, 0, 0, 0]))

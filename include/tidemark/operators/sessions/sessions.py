@@ -45,7 +45,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -135,9 +135,8 @@ class GappedRows(BronzeRows):
         keys = ", ".join(selected(rows.schema, self.operator.table.group_by))
         with duckdb_in_utc() as connection:
             connection.register("given", rows)
-            points = connection.sql(
-                f'SELECT DISTINCT {keys}, epoch_us("{self.operator.event_time}") AS _t FROM given'
-            ).to_arrow_table()
+            at = f'epoch_us("{self.operator.event_time}")'
+            points = arrow_of(connection.sql(f"SELECT DISTINCT {keys}, {at} AS _t FROM given"))
         return self._located(sessions_of(self._in(), points))
 
     def covered(self, closed: pa.Table) -> Covered:

@@ -19,7 +19,7 @@ from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.newest_event import newest_event_us
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
 
@@ -139,14 +139,16 @@ def windows_holding(
     with duckdb_in_utc() as connection:
         beside = _registered(connection, rows, operator, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
-        windows = connection.sql(
-            f"""
+        windows = arrow_of(
+            connection.sql(
+                f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
                 SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
                 WHERE {beside.counts}
             ) WHERE {condition}
             """
-        ).to_arrow_table()
+            )
+        )
     return pa.table(windows)
 
 

@@ -23,7 +23,7 @@ from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -64,7 +64,7 @@ def find_late_rows(
             ).fetchall()
             found = BatchCounts(batch, *of_rows, *groups)
             counted.append(replace(found, not_counted=others, without_match=without_match))
-        windows = connection.sql(_windows(table, len(batches), frozen_before_ms)).to_arrow_table()
+        windows = arrow_of(connection.sql(_windows(table, len(batches), frozen_before_ms)))
     return Touched(tuple(counted), windows)
 
 

@@ -1,5 +1,5 @@
 """Settings: the root, the pipelines' folder and what pipelines may do, storage options, Spark
-settings, the cluster, connections, the lease, maintenance, checks.
+settings, the cluster, DuckDB's limits, connections, the lease, maintenance, checks.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -29,6 +29,7 @@ from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
 from tidemark.pipeline.settings.connections import Connection, beside, secrets_in_file
+from tidemark.pipeline.settings.duckdb_limits import DuckDBLimits
 from tidemark.pipeline.settings.environment import PREFIX, read_environment
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.spark import as_text, check_spark_setting, is_secret
@@ -101,6 +102,7 @@ class Settings(BaseModel):
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     cluster: Cluster = Cluster()
+    duckdb: DuckDBLimits = DuckDBLimits()
     connections: dict[str, Connection] = Field(default_factory=dict)
     # More than a reject shows of it, less than what a column of Arrow can hold with the next chunk.
     max_line_bytes: int = Field(default=16 * 1024**2, ge=4 * 1024, le=1024**3)
@@ -162,6 +164,7 @@ class Settings(BaseModel):
         yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
         yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
         yield "cluster", self.cluster
+        yield "duckdb", self.duckdb
         yield "connections", self.connections
         yield "max_line_bytes", self.max_line_bytes
         yield "lease_seconds", self.lease_seconds

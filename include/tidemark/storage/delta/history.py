@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.opened import newest_first
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc, held
 
 VERSION = "_commit_version"
 # Why a measure of a row cannot be computed; null where all can.
@@ -30,7 +30,8 @@ def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
         empty = schema_of(changes).empty_table()
         return _whole(empty.append_column(VERSION, pa.array([], pa.int64())))
     found = changes.load_cdf(starting_version=max(after + 1, 0), ending_version=last)
-    rows: pa.Table = pa.table(found)
+    feed = pa.RecordBatchReader.from_stream(found)
+    rows = held(feed, feed.schema)
     kinds = rows.select([VERSION, "_change_type"])
     kinds = kinds.set_column(1, "_change_type", kinds["_change_type"].cast(pa.string()))
     told = kinds.group_by(kinds.column_names).aggregate([]).to_pylist()
@@ -46,7 +47,7 @@ def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
         with duckdb_in_utc() as connection:
             connection.register("feed", rows)
             chosen = f"{VERSION} NOT IN ({', '.join(map(str, sorted(by_hand)))})"
-            rows = connection.sql(f"FROM feed WHERE {chosen}").to_arrow_table()
+            rows = arrow_of(connection.sql(f"FROM feed WHERE {chosen}"))
     return _whole(rows)
 
 

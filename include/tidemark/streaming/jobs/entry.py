@@ -30,6 +30,7 @@ from tidemark.printed import printing_text
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.requests import PipelineRequest, RunRequest, check_may_ask
 from tidemark.runs.run import Run
+from tidemark.storage.duckdb_bounds import bound_memory
 from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.result_file import Facts, RunError, write_result
 from tidemark.streaming.progress import Progress
@@ -161,6 +162,7 @@ def job_exit_code(error: RunError | None) -> int:
 def _loaded(request: PipelineRequest) -> tuple[Pipeline, Settings]:
     """The pipeline and the settings that are named; the pipeline has the table, where one is."""
     settings = load_settings(request.settings, root=request.root)
+    bound_memory(settings.duckdb)
     check_may_ask(request, settings)
     pipeline = find_pipeline(request.pipeline, settings)
     table = getattr(request, "table", None)

@@ -31,7 +31,7 @@ from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 from tidemark.streaming.expression_errors import said_of_expression
 from tidemark.streaming.inputs import Inputs, counted_rows, input_at, not_counting, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -274,5 +274,5 @@ def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, in_bronze: Bron
             ANTI JOIN found f ON {same_row(in_bronze.operator, "k", "f")}
             WHERE NOT ({gone})
             """
-        ).to_arrow_table()
-    return pa.table(stays).cast(rows.schema)
+        )
+        return arrow_of(stays, rows.schema)
