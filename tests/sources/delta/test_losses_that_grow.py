@@ -4,23 +4,29 @@ read."""
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import DataDamaged, InputLost, SourceNotFound, TableLost
+from tidemark.recompute.rewind.input import AfterBatch
 from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.source import LossAcceptance
@@ -287,6 +293,200 @@ def test_an_older_copy_that_was_written_to_since_is_another_history(
         world.source.check(world.ingest)
     with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
         world.source.reading(world.ingest, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "words"),
+    [(True, "ended with version 4"), (False, "Version 4 of .* is not the one")],
+)
+def test_a_copy_that_ends_before_what_was_read_and_was_written_to_is_no_set_back(
+    tmp_path: Path, at_once: bool, words: str
+) -> None:
+    world = World(tmp_path)
+    world.append(0, 1, 2)
+    copy = Path(shutil.copytree(world.uri, tmp_path / "copy"))
+    if not at_once:
+        assert read_on(world, 0) == [0, 1, 2]
+        world.append(3, 4)
+        assert read_on(world, 1) == [3, 4]
+    world.append(*range(3 if at_once else 5, 7))
+    read_on(world, 0 if at_once else 2)
+    set_back(world, copy)
+    world.append(103, 104)
+    for look in (world.accept, lambda: world.source.check(world.ingest)):
+        with pytest.raises(TableLost, match=words):
+            look()
+
+
+def test_an_older_copy_in_place_of_one_that_was_accepted_is_no_set_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.append(0, 1)
+    oldest = Path(shutil.copytree(world.uri, tmp_path / "oldest"))
+    world.append(2)
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    assert read_on(world, 0) == [0, 1, 2]
+    world.append(3)
+    assert read_on(world, 1) == [3]
+    set_back(world, older)
+    world.accept()
+    assert world.lost() == []
+    set_back(world, oldest)
+    world.append(20, 30)
+    with pytest.raises(TableLost, match=r"Version 2 of .* is not the one that was read"):
+        world.source.steps(world.ingest)
+
+
+def test_a_set_back_that_was_accepted_is_no_word_on_the_next_one(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6, 7)
+    assert read_on(world, 1) == [6, 7]
+    set_back(world, older)
+    world.accept()
+    world.append(60, 70)
+    assert read_on(world, 2) == [60, 70]
+    set_back(world, older)
+    world.append(600, 700, 800)
+    with pytest.raises(TableLost, match=r"Version 7 of .* is not the one that was read"):
+        world.source.check(world.ingest)
+
+
+def test_what_was_planned_and_not_read_is_no_version_that_a_batch_ended_with(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6)
+    never_read = Path(shutil.copytree(world.uri, tmp_path / "never read"))
+    (second,) = world.source.steps(world.ingest)
+    world.plan(1, second)
+    set_back(world, older)
+    world.accept()
+    world.append(60, 70)
+    world.commit(1)
+    assert read_on(world, 2) == [60, 70]
+    set_back(world, never_read)
+    with pytest.raises(TableLost, match="ended with version 6"):
+        world.lost()
+
+
+def test_a_version_that_was_read_in_part_is_none_that_a_batch_ended_with(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6)
+    read_in_part = Path(shutil.copytree(world.uri, tmp_path / "read in part"))
+    table = world.source.table()
+    world.plan(1, Offset(table.id, 6, 6, mark=table.mark(6), stop=1))
+    world.commit(1)
+    set_back(world, older)
+    world.accept()
+    world.append(60, 70)
+    assert read_on(world, 2) == [60, 70]
+    set_back(world, read_in_part)
+    with pytest.raises(TableLost, match="ended with version 6"):
+        world.lost()
+
+
+def test_a_set_back_to_before_anything_was_read_passes_over_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, starting=2)
+    world.append(0)
+    copy = Path(shutil.copytree(world.uri, tmp_path / "copy"))
+    world.append(1, 2, 3)
+    assert read_on(world, 0) == [2, 3]
+    set_back(world, copy)
+    assert world.lost() == [("1-3", "set back")]
+    world.accept()
+    world.append(10)
+    assert read_on(world, 1) == [10]
+
+
+def test_offsets_without_marks_go_on_and_those_that_are_not_kept_do_not(
+    world: World, tmp_path: Path
+) -> None:
+    """The former version wrote no marks; housekeeping removes offsets."""
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, replace(first, mark=None))
+    world.commit(0)
+    world.append(6)
+    assert read_on(world, 1) == [6]
+    set_back(world, older)
+    assert world.lost() == [("6-6", "set back")]
+    (world.folder / "offsets" / "0").unlink()
+    with pytest.raises(TableLost, match="that the checkpoint still tells of ended with version 5"):
+        world.lost()
+
+
+def test_behind_a_rewind_a_set_back_into_a_batch_is_none(world: World, tmp_path: Path) -> None:
+    assert read_on(world, 0) == list(range(6))
+    world.append(6)
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(7)
+    assert read_on(world, 1) == [6, 7]
+    set_back(world, older)
+    with pytest.raises(TableLost, match="`tidemark rewind`"):
+        world.lost()
+    assert world.source.lost(AfterBatch(str(world.folder), {}, last=0)) == ()
+
+
+copies = st.one_of(
+    st.tuples(st.just("run"), st.integers(0, 3)),
+    st.tuples(st.just("run"), st.integers(1, 2)),
+    st.tuples(st.just("plan"), st.integers(1, 2)),
+    st.tuples(st.just("copy"), st.integers(0, 2)),
+    st.tuples(st.just("back"), st.integers(0, 2)),
+    st.tuples(st.just("back"), st.integers(0, 2)),
+    st.tuples(st.just("accept"), st.integers(0, 3)),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.lists(st.tuples(copies, st.integers(0, 9)), min_size=5, max_size=12))
+def test_no_row_is_passed_over_whichever_copies_are_brought_back(
+    acts: list[tuple[tuple[str, int], int]],
+) -> None:
+    """So many rows are appended before a run, one that is killed before it reads (`plan`), and a
+    copy, and behind what was brought back or accepted."""
+    with TemporaryDirectory() as folder:
+        world, numbers = World(Path(folder)), itertools.count()
+        world.append(next(numbers))
+        kept = [Path(shutil.copytree(world.uri, f"{folder}/0"))]
+        batch, is_pending = 0, False
+        seen: set[int] = set()
+        for (act, number), which in [*acts, (("accept", 3), 0), (("run", 0), 0)]:
+            try:
+                if act == "back":
+                    set_back(world, kept[which % len(kept)])
+                if act == "accept":
+                    world.accept()
+                world.append(*(next(numbers) for _ in range(number)))
+                if act == "copy":
+                    kept.append(Path(shutil.copytree(world.uri, f"{folder}/{len(kept)}")))
+                if act not in ("run", "plan"):
+                    continue
+                world.source.unread(world.ingest)
+                if is_pending:
+                    seen.update(world.read(batch))
+                    world.commit(batch)
+                    batch, is_pending = batch + 1, False
+                for one in world.source.steps(world.ingest):
+                    world.plan(batch, one)
+                    is_pending = act == "plan"
+                    if not is_pending:
+                        seen.update(world.read(batch))
+                        world.commit(batch)
+                        batch += 1
+                if not is_pending:
+                    assert set(DeltaTable(world.uri).to_pyarrow_table()["n"].to_pylist()) <= seen
+            except InputLost:
+                continue
+            except TableLost:
+                return
 
 
 def test_what_is_lost_since_a_first_begin_was_noted_is_told_by_the_lag_too(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_of_a_version_that_was_read_in_part_the_rest_is_told_as_lost(tmp_path: P
     # Without that word it is another history.
     assert position.offset is not None
     with pytest.raises(TableLost, match="an older copy was brought back and written to since"):
-        check_history(open_table(uri, {}), position.offset, [])
+        check_history(open_table(uri, {}), position.batch, position.offset, [])
 
 
 def test_of_what_a_table_held_the_rest_is_told_as_lost(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_of_what_a_table_held_the_rest_is_told_as_lost(tmp_path: Path) -> None:
     position = replace(position, offset=replace(part, mark="of another"))
     assert position.offset is not None
     with pytest.raises(TableLost, match="an older copy was brought back and written to since"):
-        check_history(open_table(uri, {}), position.offset, [])
+        check_history(open_table(uri, {}), position.batch, position.offset, [])
 
 
 def accepted_loss_of(part: str, reason: str, table: str, batch: int) -> AcceptedLoss:
@@ -335,7 +335,7 @@ def test_each_row_is_read_once_wherever_versions_are_cut(
                     planned = first_offset(table, "earliest")
                     if position.offset is not None:
                         planned = next_offset(position, table, [])
-                        check_history(table, position.offset, [])
+                        check_history(table, position.batch, position.offset, [])
                     if not moves(position, planned):
                         continue
                     found = steps(planned, table, Advanced(max_files_per_batch=number))

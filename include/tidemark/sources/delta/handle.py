@@ -301,7 +301,8 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
         if position.offset is not None:
-            planning.check_history(table, position.offset, source_notes(ingest).lost)
+            accepted = source_notes(ingest).lost
+            planning.check_history(table, position.batch, position.offset, accepted)
         return position, table, self._planned(ingest, position, table)
 
     def _lost(
@@ -313,7 +314,16 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
             return planning.lost_of_start(table, start, notes.lost, skips)
         if planning.followed_offset(position, notes.followed) is not None:
             return ()
-        return planning.lost_parts(position, table, notes.lost, skips, self._follows)
+        lost = planning.lost_parts(position, table, notes.lost, skips, self._follows)
+        earlier = self._offsets_before(ingest, position.batch)
+        planning.check_set_back(position, table, notes.lost, earlier)
+        return lost
+
+    def _offsets_before(self, ingest: Checkpoint, batch: int) -> Iterator[tuple[int, Offset]]:
+        """The batches before one that the checkpoint still has, and their offsets."""
+        for one in ingest.batches("offsets"):
+            if one < batch:
+                yield one, self.batch_offset(ingest, one)
 
     def _planned(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
@@ -375,7 +385,7 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
-        planning.check_history(table, offset, source_notes(ingest).lost)
+        planning.check_history(table, batch, offset, source_notes(ingest).lost)
         return table
 
     def _readable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
@@ -141,7 +141,9 @@ def _check_snapshot(table: SourceTable, before: Offset) -> None:
         )
 
 
-def check_history(table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss]) -> None:
+def check_history(
+    table: SourceTable, batch: int, offset: Offset, accepted: Sequence[AcceptedLoss]
+) -> None:
     """Raise TableLost where the last version of a batch is not the one that was planned: a copy
     was brought back and written to since, under the same id and with as many versions. What the
     log does not have any more nobody can tell."""
@@ -149,16 +151,75 @@ def check_history(table: SourceTable, offset: Offset, accepted: Sequence[Accepte
     if offset.mark is None or offset.id != table.id or last > table.newest:
         return
     version = table.version(last)
-    back = [one for one in accepted if (one.id, one.reason) == (table.id, SET_BACK)]
+    # What was accepted before the batch was planned is of other versions than it read.
+    back = [
+        one
+        for one in accepted
+        if (one.id, one.reason) == (table.id, SET_BACK)
+        and one.batch is not None
+        and (one.batch, one.was_planned) > (batch, False)
+    ]
     if version is None or any(DeltaPart.of(one.part).holds(DeltaPart(last)) for one in back):
         return
     if version.digest != offset.mark:
+        raise _another_history(table, last)
+
+
+def check_set_back(
+    position: Position[Offset],
+    table: SourceTable,
+    accepted: Sequence[AcceptedLoss],
+    earlier: Iterable[tuple[int, Offset]],
+) -> None:
+    """Raise TableLost where the version before those that a set back lets be read anew is not known
+    to be one that was read: an older copy may have been written to since. `earlier`: the batches
+    before the last one and their offsets, as far as the checkpoint has them."""
+    before = position.offset
+    if position.batch < 0 or before is None or before.id != table.id:
+        return
+    planned = next_offset(position, table, accepted)
+    seen = min(planned.begin, table.newest + 1) - 1
+    goes_on_within = planned.skip > 0 and before.last <= table.newest
+    if seen == before.last or goes_on_within:
+        return
+    lost = {one.batch for one in accepted if one.was_planned}
+    marks, first, oldest = set(), _first_read(before), position.batch
+    for batch, offset in earlier:
+        oldest = min(oldest, batch)
+        if offset.id != table.id:
+            continue
+        first = min(first, _first_read(offset))
+        # One that ends within a version has not read all of it, nor has one that lost some.
+        if offset.last == seen and offset.stop is None and batch not in lost:
+            marks.add(offset.mark)
+    if oldest == 0 and seen < first:
+        return
+    if not marks:
         raise TableLost(
-            f"Version {last} of the table {table.uri} is not the one that was read: an older copy "
-            "was brought back and written to since. Which rows of bronze it still has is not "
-            "known. Nothing was read. Bring back the table as it was; or let a pipeline of a new "
-            "name read this one from its beginning."
+            f"An older copy of the table {table.uri} was brought back. No batch that the "
+            f"checkpoint still tells of ended with version {seen}, so whether that is the one that "
+            "was read is not known, nor which rows of bronze the table still has. Nothing was "
+            "read. Bring back the table as it was; take the pipeline back to a run that read no "
+            "later version (`tidemark rewind`); or let a pipeline of a new name read this one from "
+            "its beginning."
         )
+    # Offsets of before marks were written have none.
+    if table.mark(seen) not in marks and marks != {None}:
+        raise _another_history(table, seen)
+
+
+def _first_read(offset: Offset) -> int:
+    """The oldest version whose rows a batch may have read."""
+    return offset.begin if offset.snapshot is None else 0
+
+
+def _another_history(table: SourceTable, version: int) -> TableLost:
+    return TableLost(
+        f"Version {version} of the table {table.uri} is not the one that was read: an older copy "
+        "was brought back and written to since. Which rows of bronze it still has is not "
+        "known. Nothing was read. Bring back the table as it was; or let a pipeline of a new "
+        "name read this one from its beginning."
+    )
 
 
 def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[AcceptedLoss]:
