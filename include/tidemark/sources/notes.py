@@ -62,13 +62,15 @@ class AcceptedClock(Facts):
 
 class FollowedVersions(Facts):
     """Versions of the table of this id, `begin` to the one before `next`, that are read together as
-    what they changed, by the act of this id. `mark`: the digest of the last one's commit."""
+    what they changed, by the act of this id. `mark`: the digest of the last one's commit; `after`:
+    the number of the batch before theirs, None where a former version noted it."""
 
     id: str
     begin: int
     next: int
     mark: str | None
     act: str
+    after: int | None = None
 
 
 class FollowedOffsets(Facts):

@@ -207,6 +207,13 @@ def test_what_an_act_follows_is_planned_until_a_batch_has_read_it() -> None:
     for other in (Offset("t", 5, 8), Offset("u", 2, 5), Offset("t", 5, 5, skip=1, stop=2)):
         assert followed_offset(Position(4, other), act) is None
     assert followed_offset(Position(), act) is None
+    # Where versions were set back a later batch may end there again.
+    numbered = act.model_copy(update={"after": 3})
+    assert followed_offset(Position(3, Offset("t", 2, 5)), numbered) == planned
+    assert followed_offset(Position(5, Offset("t", 4, 5)), numbered) is None
+    # A former version noted no number: it is told by where the last batch ended.
+    noted = FollowedVersions.model_validate_json(act.model_dump_json(exclude={"after"}))
+    assert followed_offset(Position(5, Offset("t", 4, 5)), noted) == planned
 
 
 COLUMNS = {"id": "long not null", "at": "timestamp", "key": "string", "amount": "long"}

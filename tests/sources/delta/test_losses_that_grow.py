@@ -27,8 +27,10 @@ from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import DataDamaged, InputLost, SourceNotFound, TableLost
 from tidemark.recompute.rewind.input import AfterBatch
+from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.sources.delta.offsets import DeltaPart, Offset
+from tidemark.sources.notes import source_notes, write_source_notes
 from tidemark.sources.source import LossAcceptance
 
 ACCEPTED = LossAcceptance("gone for good", "me", datetime(2026, 7, 1, tzinfo=UTC))
@@ -431,6 +433,74 @@ def test_behind_a_rewind_a_set_back_into_a_batch_is_none(world: World, tmp_path:
     with pytest.raises(TableLost, match="`tidemark rewind`"):
         world.lost()
     assert world.source.lost(AfterBatch(str(world.folder), {}, last=0)) == ()
+
+
+def followed_world(root: Path) -> World:
+    world = World(root)
+    delta = {"table": "events", "changes": "follow", "key": "n"}
+    columns = {"n": "long not null", "at": "timestamp"}
+    source = {"delta": delta, "columns": columns, "event_time": {"column": "at"}}
+    tables = {"per_hour": {"window": {"length": "1 hour"}, "measures": {"found": "count(*)"}}}
+    place = Place(root, clicks(source=source, tables=tables))
+    world.source = DeltaSourceHandle(place.pipeline, place.settings)
+    return world
+
+
+def follow(world: World, act: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Keep and note an act, as a run does; which keys went, and which came."""
+    told = world.source.to_follow(world.ingest)
+    assert told is not None
+    change = told(act)
+    folder = Path(world.source.places.retractions) / act
+    folder.mkdir(parents=True)
+    (folder / NEW_ROWS).write_bytes(change.new_rows or b"")
+    notes = source_notes(world.ingest).model_copy(update={"followed": change.follows})
+    write_source_notes(world.ingest, notes)
+    return change.gone, change.came
+
+
+def test_an_act_that_was_read_is_not_read_again_where_its_versions_were_set_back(
+    tmp_path: Path,
+) -> None:
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2, 3)
+    copy = Path(shutil.copytree(world.uri, tmp_path / "copy"))
+    assert read_on(world, 0) == [0, 1, 2, 3]
+    world.append(4)
+    assert read_on(world, 1) == [4]
+    DeltaTable(world.uri).delete("n = 4")
+    world.append(5)
+    assert follow(world, "20260701T000000Z") == (("4",), ("5",))
+    assert read_on(world, 2) == [5]
+    set_back(world, copy)
+    world.accept()
+    world.append(40)
+    assert read_on(world, 3) == [40]
+    world.append(50, 60, 70)
+    assert read_on(world, 4) == [50, 60, 70]
+
+
+def test_what_changed_behind_a_set_back_is_followed_once_a_batch_has_told_of_that(
+    tmp_path: Path,
+) -> None:
+    world = followed_world(tmp_path)
+    world.append(0, 1)
+    copy = Path(shutil.copytree(world.uri, tmp_path / "copy"))
+    assert read_on(world, 0) == [0, 1]
+    world.append(2)
+    assert read_on(world, 1) == [2]
+    set_back(world, copy)
+    world.accept()
+    DeltaTable(world.uri).delete("n = 0")
+    world.append(20)
+    assert world.source.to_follow(world.ingest) is None
+    (told,) = world.source.steps(world.ingest)
+    world.plan(2, told)
+    reading = world.source.reading(world.ingest, 2, None)
+    assert (reading.read, [one.reason for one in reading.verdicts]) == ((), ["set back"])
+    world.commit(2)
+    assert follow(world, "20260701T000000Z") == (("0",), ("20",))
+    assert read_on(world, 3) == [20]
 
 
 copies = st.one_of(

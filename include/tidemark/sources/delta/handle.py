@@ -123,7 +123,7 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         """Of all that is not read yet, where rows were changed in it."""
         position, table, _ = self._check_nothing_lost(ingest)
         offset = self._to_follow(ingest, position, table)
-        return None if offset is None else partial(self._change, offset)
+        return None if offset is None else partial(self._change, offset, position.batch)
 
     def _to_follow(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
@@ -133,15 +133,23 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         planned = planning.next_offset(position, table, source_notes(ingest).lost)
         if planned.snapshot is not None or planned.skip or not planning.has_changes(table, planned):
             return None
+        # A batch that reads nothing tells first of versions that were set back.
+        if position.offset is not None and planned.begin < position.offset.next:
+            return None
         return replace(planned, mark=table.mark(planned.last))
 
-    def _change(self, offset: Offset, act: str) -> FollowedChange:
+    def _change(self, offset: Offset, after: int, act: str) -> FollowedChange:
         """Raises as `source_change`."""
         from tidemark.sources.delta.following import new_rows_text, source_change
 
         found = source_change(self.table(), offset, self._key)
         follows = FollowedVersions(
-            id=offset.id, begin=offset.begin, next=offset.next, mark=offset.mark, act=act
+            id=offset.id,
+            begin=offset.begin,
+            next=offset.next,
+            mark=offset.mark,
+            act=act,
+            after=after,
         )
         return FollowedChange(
             follows,

@@ -74,6 +74,9 @@ def followed_offset(position: Position[Offset], act: Followed | None) -> Offset 
         return None
     if (before.id, before.next) != (act.id, act.begin):
         return None
+    # Versions that were set back have these numbers again, once a batch has read what it follows.
+    if act.after is not None and position.batch != act.after:
+        return None
     return Offset(act.id, act.begin, act.next, mark=act.mark, follows=act.act)
 
 
