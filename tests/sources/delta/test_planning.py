@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -12,17 +13,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sources.delta.test_losses_that_grow import World
 from tidemark.errors import SourceNotFound, SourceRefused, TableLost
 from tidemark.pipeline.model import Advanced
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import (
     check_history,
+    check_names,
     first_offset,
     lost_parts,
     moves,
@@ -378,6 +382,116 @@ def test_what_cannot_be_read_right_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(SourceRefused, match="columns mapped by name"):
         open_table(uri, {})
+
+
+MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+
+
+@pytest.fixture
+def once_mapped(tmp_path: Path) -> str:
+    """Columns are mapped by version 1, and not any more by 4; version 2 renames one, and 3 adds a
+    file, which has the former name as 0 has."""
+    folder = tmp_path / "events"
+    write_deltalake(str(folder), pa.table({"id": [1], "a": [10]}))
+    first = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    meta = next(one["metaData"] for one in map(json.loads, first) if "metaData" in one)
+    (path,) = (one["add"]["path"] for one in map(json.loads, first) if "add" in one)
+
+    def metadata(name: str, *, mapped: bool) -> dict[str, Any]:
+        fields = [
+            {
+                "name": logical,
+                "type": "long",
+                "nullable": True,
+                "metadata": {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": physical,
+                }
+                if mapped
+                else {},
+            }
+            for number, (logical, physical) in enumerate([("id", "id"), (name, "a")], start=1)
+        ]
+        schema = json.dumps({"type": "struct", "fields": fields})
+        return {**meta, "schemaString": schema, "configuration": MAPPED if mapped else {}}
+
+    def file(name: str, rows: pa.Table, *, changes: bool) -> dict[str, Any]:
+        pq.write_table(rows, folder / name)
+        size = (folder / name).stat().st_size
+        known = {"path": name, "partitionValues": {}, "size": size, "modificationTime": 1}
+        return {**known, "dataChange": changes}
+
+    def commit(number: int, *actions: dict[str, Any]) -> None:
+        lines = [json.dumps(one) for one in ({"commitInfo": {"timestamp": 1}}, *actions)]
+        (folder / "_delta_log" / f"{number:020}.json").write_text("\n".join(lines))
+
+    protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    commit(1, protocol, {"metaData": metadata("a", mapped=True)})
+    commit(2, {"metaData": metadata("amount", mapped=True)})
+    commit(3, {"add": file("3.parquet", pa.table({"id": [2], "a": [20]}), changes=True)})
+    removed = [
+        {"remove": {"path": one, "deletionTimestamp": 1, "dataChange": False}}
+        for one in (path, "3.parquet")
+    ]
+    packed = file("4.parquet", pa.table({"id": [1, 2], "amount": [10, 20]}), changes=False)
+    commit(4, {"metaData": metadata("amount", mapped=False)}, *removed, {"add": packed})
+    write_deltalake(str(folder), pa.table({"id": [5], "amount": [50]}), mode="append")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_first"),
+    [(0, True), (1, False), (3, True)],
+    ids=["earliest", "behind version 0", "starting: 3"],
+)
+def test_files_of_before_a_mapping_went_are_refused(
+    once_mapped: str, begin: int, is_first: bool
+) -> None:
+    table = open_table(once_mapped, {})
+    with pytest.raises(SourceRefused, match=r"up to version 3 .* \(source.delta.starting: 4\)"):
+        check_names(table, Offset(table.id, begin, 6), is_first)
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_run_reads_no_file_of_before_a_mapping_went(
+    once_mapped: str, tmp_path: Path, is_planned: bool
+) -> None:
+    """A former version may have planned them, and was killed."""
+    world = World(tmp_path)
+    table = world.source.table()
+    if is_planned:
+        world.plan(0, Offset(table.id, 0, 6, mark=table.mark(5)))
+    with pytest.raises(SourceRefused, match="had them up to version 3"):
+        world.source.unread(world.ingest)
+
+
+def test_behind_the_end_of_a_mapping_a_table_is_read(once_mapped: str) -> None:
+    table = open_table(once_mapped, {})
+    for begin, is_first in ((4, True), (5, True), (5, False)):
+        check_names(table, Offset(table.id, begin, 6), is_first)
+    # No row came while columns were mapped.
+    (Path(once_mapped) / "_delta_log" / f"{3:020}.json").write_text('{"commitInfo": {}}')
+    table = open_table(once_mapped, {})
+    check_names(table, Offset(table.id, 1, 6), is_first=False)
+
+
+def test_where_the_log_does_not_tell_of_a_mapping_the_protocol_does(once_mapped: str) -> None:
+    DeltaTable(once_mapped).create_checkpoint()
+    for number in (1, 2):
+        (Path(once_mapped) / "_delta_log" / f"{number:020}.json").unlink()
+    table = open_table(once_mapped, {})
+    with pytest.raises(SourceRefused, match="up to version 3"):
+        check_names(table, Offset(table.id, 1, 6), is_first=False)
+
+
+def test_of_a_table_that_never_had_mapped_columns_no_version_is_refused(uri: str) -> None:
+    append(uri, 4)
+    append(uri, 5)
+    DeltaTable(uri).create_checkpoint()
+    (Path(uri) / "_delta_log" / f"{1:020}.json").unlink()
+    table = open_table(uri, {})
+    for begin, is_first in ((0, True), (2, True), (1, False)):
+        check_names(table, Offset(table.id, begin, 4), is_first)
 
 
 acts = st.one_of(

@@ -311,7 +311,19 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         if position.offset is not None:
             accepted = source_notes(ingest).lost
             planning.check_history(table, position.batch, position.offset, accepted)
-        return position, table, self._planned(ingest, position, table)
+        planned = self._planned(ingest, position, table)
+        self._check_names(position, table, planned)
+        return position, table, planned
+
+    @staticmethod
+    def _check_names(position: Position[Offset], table: SourceTable, planned: Offset) -> None:
+        """Raises as `check_names`, for the batch that runs again too. An act compares what the
+        table held without mapped columns."""
+        before = position.offset
+        if planned.follows is None:
+            planning.check_names(table, planned, is_first=before is None)
+        if position.is_pending and before and before.id == table.id and before.follows is None:
+            planning.check_names(table, before, is_first=position.batch == 0)
 
     def _lost(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable

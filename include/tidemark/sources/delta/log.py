@@ -15,6 +15,7 @@ from tidemark.storage.files import FileMissing, Options, read_bytes
 from tidemark.storage.json_text import json_value
 
 _RESTORE = "RESTORE"
+_MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
     moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC. `sets_id`:
     the id of the table, where the commit gives it one. `digest`: of the commit as it is written,
-    which tells it from another of the same number."""
+    which tells it from another of the same number. `maps`: are its columns mapped from here on;
+    None where the commit does not say."""
 
     number: int
     added: tuple[AddedFile, ...]
@@ -43,6 +45,7 @@ class Version:
     time_ms: int | None
     sets_id: str | None
     digest: str
+    maps: bool | None
 
     @property
     def files(self) -> tuple[AddedFile, ...]:
@@ -93,7 +96,15 @@ def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version
         info.get("timestamp"),
         str(metadata[0]["id"]) if metadata else None,
         digest,
+        mapped_by(metadata[0].get("configuration")) is not None if metadata else None,
     )
+
+
+def mapped_by(configuration: Mapping[str, str | None] | None) -> str | None:
+    """What a table's columns are mapped by, of its properties: files name them otherwise then. None
+    where they are not."""
+    mode = (configuration or {}).get(_MAPPING)
+    return None if mode == "none" else mode
 
 
 def added_file(add: Mapping[str, Any]) -> AddedFile:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.errors import SourceNotFound, TableLost
+from tidemark.errors import SourceNotFound, SourceRefused, TableLost
 from tidemark.pipeline.model import Advanced
 from tidemark.pipeline.reasons import CHANGED_ROWS, EXPIRED, GONE, REPLACED, SET_BACK
 from tidemark.sources.delta.files import files_of
@@ -223,6 +223,31 @@ def _another_history(table: SourceTable, version: int) -> TableLost:
         "known. Nothing was read. Bring back the table as it was; or let a pipeline of a new "
         "name read this one from its beginning."
     )
+
+
+def check_names(table: SourceTable, offset: Offset, is_first: bool) -> None:
+    """Raise SourceRefused where a batch would read files from before the table's columns ceased to
+    be mapped, whose names may be others than the table's. `is_first`: nothing was read before it.
+    """
+    # None: not known. What was read so far was read while they were not mapped.
+    is_mapped, last = None if is_first else False, None
+    for number, version in table.versions(offset.versions):
+        if version is None:
+            is_mapped = None
+            continue
+        if version.maps is not None:
+            is_mapped = version.maps
+        elif is_mapped is None:
+            is_mapped = table.may_map_at(number)
+        if is_mapped:
+            last = number
+    if last is not None and any(part.version <= last for part, _ in files_of(table, offset)):
+        raise SourceRefused(
+            f"The table {table.uri} has no mapped columns now, and had them up to version {last} "
+            "(delta.columnMapping.mode), as far as its log tells: files of then may have other "
+            "names, and rows null in their place. Nothing was read. Let a pipeline of a new name "
+            f"begin behind it (source.delta.starting: {last + 1}), or read a copy of the table."
+        )
 
 
 def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[AcceptedLoss]:

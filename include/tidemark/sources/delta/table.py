@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused, TableUnsupported
 from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.pipeline.source_files import is_uri
-from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
+from tidemark.sources.delta.log import AddedFile, Version, mapped_by, path_of, read_version
 from tidemark.storage.files import Options, at_once
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _READ = {
     *("deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"),
     *("typeWidening", "typeWidening-preview"),
 }
-_MAPPING = "delta.columnMapping.mode"
 _MOST_AHEAD = 1024
 _AS_JSON = {"string", "date"}
 _BARE = {"byte", "short", "integer", "long", "float", "double", "boolean"}
@@ -148,6 +147,16 @@ class SourceTable:
             found[file.path] = HeldFile(file, next(of_it, ()))
         return found
 
+    def may_map_at(self, number: int) -> bool:
+        """Were its columns mapped at a version? Where the log does not tell any more, they may have
+        been if the table's protocol has that."""
+        try:
+            return mapped_by(self._at(number).metadata().configuration) is not None
+        except DataDamaged:
+            protocol = self.now.protocol()
+            features = protocol.reader_features or ()
+            return protocol.min_reader_version == 2 or "columnMapping" in features
+
     def _at(self, number: int) -> DeltaTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -216,9 +225,9 @@ def open_table(
             "it stays in bronze."
         )
     features = set(now.protocol().reader_features or ())
-    mode = (now.metadata().configuration or {}).get(_MAPPING, "none")
+    mode = mapped_by(now.metadata().configuration)
     unknown = sorted(features - _READ)
-    if unknown or mode not in ("none", None):
+    if unknown or mode is not None:
         what = f"the features {', '.join(unknown)}" if unknown else f"columns mapped by {mode}"
         raise SourceRefused(
             f"The table {uri} has {what}, which are not read. Nothing was read. Read it from a "
