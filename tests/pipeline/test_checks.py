@@ -430,6 +430,8 @@ def test_a_column_is_found_in_gold_whatever_the_case_of_its_letters() -> None:
         ("cast(clicks / 2 as string) = '1.0'", "have a measure or a derived column that casts"),
         ("window_end - window_start = interval 10 minutes", None),
         ("page = 'a\\\\x'", "has a backslash"),
+        ("slow = (clicks > 1) in (true, slow)", "has two comparisons side by side"),
+        ("slow = ((clicks > 1) in (true, slow))", None),
     ],
 )
 def test_a_check_is_refused_where_the_engines_differ(

@@ -42,6 +42,9 @@ GOOD_CONDITIONS = (
     "took > 1.5 and took < 1e3",
     "greatest(took, 3) = 3 and length(page) = 2 and startswith(page, 'x')",
     "not (took <=> null)",
+    "slow = (took in (1, 2)) and took between 1 and 5 and took > 2 or not (took = 3) is null",
+    "case when took > 1 then page = 'a' when took between 1 and 2 then page > 'b' end",
+    "(took > 0) is distinct from slow and if(took > 1, took < 5, took = 2)",
 )
 REFUSED = {
     "took": f"is no condition: {DERIVE}",
@@ -63,6 +66,14 @@ REFUSED = {
     "tags['a'] = 1": f"; or {DERIVE}",
     "who.id = 1": f"it is a part of a column; or {DERIVE}",
     "page like 'a\\\\_'": "has a backslash",
+    # Spark compares from the left: (slow = very_slow) in (…), and not slow = (very_slow in (…)).
+    "slow = very_slow in (true, slow)": "side by side, which Spark binds from the left and DuckDB "
+    f"by what they are; put what is meant into brackets; or {DERIVE}",
+    "slow <> very_slow between slow and true": "has two comparisons side by side",
+    "took < 3 <=> slow": "has two comparisons side by side",
+    "slow is distinct from very_slow = slow": "has two comparisons side by side",
+    "took > 0 and (page like 'a%' = slow)": "has two comparisons side by side",
+    "took between 1 and 5 = slow": "has two comparisons side by side",
     "page = 3": "compares text (`page`) with a number",
     "rand() > 0.5": "rand",
     "at < current_timestamp()": "current_timestamp",

@@ -49,6 +49,16 @@ _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within e
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_COMPARING = (
+    *(TokenType.EQ, TokenType.NEQ, TokenType.GT, TokenType.GTE, TokenType.LT, TokenType.LTE),
+    *(TokenType.NULLSAFE_EQ, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE),
+    # Of `is distinct from`; what follows any other `is` is a word.
+    TokenType.DISTINCT,
+)
+_PARTING = (
+    *(TokenType.AND, TokenType.OR, TokenType.COMMA),
+    *(TokenType.WHEN, TokenType.THEN, TokenType.ELSE),
+)
 _MAY_KEEP_ALL = re.compile("|".join((*FROM_BRONZE, "distinct")), re.IGNORECASE)
 _CAN_FAIL = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Neg)
 _DERIVE = "`derive` a boolean column, of any Spark SQL, and name that: `where: NAME`"
@@ -249,10 +259,38 @@ def _untranslated(text: str, root: exp.Expr, kinds: Mapping[str, Kind]) -> str |
     try:
         if "\\" in text:
             raise ValueError("has a backslash, which a translation to DuckDB would lose")
+        if _compares_side_by_side(text):
+            raise ValueError(
+                "has two comparisons side by side, which Spark binds from the left and DuckDB by "
+                "what they are; put what is meant into brackets"
+            )
         in_duckdb(root, columns_of(kinds))
     except ValueError as error:
         return str(error)
     return None
+
+
+def _compares_side_by_side(text: str) -> bool:
+    """Do two comparisons stand within the same brackets with nothing that parts them?"""
+    found, between = [0], [False]
+    for token in tokenize(with_escaped_quotes(text), read=DIALECT):
+        kind = token.token_type
+        if kind in _OPENING:
+            found.append(0)
+            between.append(False)
+        elif kind in _CLOSING and len(found) > 1:
+            found.pop()
+            between.pop()
+        elif kind == TokenType.AND and between[-1]:
+            between[-1] = False
+        elif kind in _PARTING:
+            found[-1] = 0
+        elif kind in _COMPARING:
+            found[-1] += 1
+            between[-1] = kind == TokenType.BETWEEN
+            if found[-1] > 1:
+                return True
+    return False
 
 
 def check_where(text: str, scope: Scope) -> list[Fault]:
