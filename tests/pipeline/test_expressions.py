@@ -40,6 +40,58 @@ def measure_faults(text: str) -> list[tuple[int, str, str | None]]:
     return [(fault.offset, fault.message, fault.nearest) for fault in check_measure(text, SCOPE)]
 
 
+# Spark casts the text in each, by itself or as is written, and then takes the query's time for it.
+TEXTS_OF_THE_CLOCK = (
+    *("timestamp 'now'", "timestamp 'today UTC'", "date 'yesterday Europe/Vienna'"),
+    *("cast('today+01:00' as date)", "cast(('now') as timestamp)", "cast(r'now' as timestamp)"),
+    *("to_date(' Today ')", "try_to_timestamp('now')", "try_cast('now' as timestamp)"),
+    *("datediff('today', dt)", "datediff(dt, 'today')", "timestampdiff(hour, ts, 'now')"),
+    *("timestampadd(day, 1, 'now')", "date_add('today', 1)", "last_day('tomorrow')"),
+    *("date_format('now', 'yyyy')", "year('now')", "hour('now')", "weekday('today')"),
+    *("date_trunc('day', 'now')", "trunc('now', 'month')", "date_part('day', 'now')"),
+    *("extract(day from 'now')", "months_between('now', ts)", "add_months('today', 1)"),
+    *("next_day('today', 'MO')", "convert_timezone('UTC', 'now')", "'now' + interval 1 day"),
+    *("coalesce(dt, 'today')", "nvl(ts, 'now')", "nvl2(b, ts, 'now')", "if(b, ts, 'now')"),
+    *("case when b then ts else 'now' end", "case ts when 'now' then 1 end", "array(ts, 'now')"),
+    *("map('a', ts, 'b', 'now')", "equal_null(ts, 'now')", "decode(ts, 'now', 1)"),
+    *("ts > 'now'", "ts > ('now')", "dt in (dt, 'tomorrow')", "dt between 'yesterday' and dt"),
+    *("cast(if(b, s, 'now') as timestamp)", "coalesce(ts, if(b, 'now', s))"),
+    # sqlglot tells no type of what the text stands beside.
+    *("date_trunc('day', ts) = 'today'", "transform(array(ts), x -> coalesce(x, 'now'))"),
+)
+TEXTS_ALONE = (
+    *("'now'", "s = 'today'", "s in ('now', 'later')", "s <=> 'now'", "s like 'today%'"),
+    *("if(b, 'now', 'later')", "case when dt > '2026-01-01' then 'today' else 'no' end"),
+    *("case when b then 'now' else null end", "case s when 'now' then 1 end", "coalesce(s, 'now')"),
+    *("coalesce(date_format(ts, 'yyyy'), 'today')", "coalesce(ts, case s when 'now' then ts end)"),
+    *("nullif(upper(trim(s)), 'today')", "greatest(s, 'now')", "concat('now ', ts)", "s || 'now'"),
+    *("upper('now')", "instr(s, 'now')", "replace(s, 'now', 'x')", "split(s, 'today')[0] = 'now'"),
+    *("regexp_replace(s, 'now', 'x')", "format_string('today %s', ts)", "hash('now')"),
+    *("struct('now' as a, ts)", "named_struct('now', ts)", "map('now', ts)", "array('now', s)"),
+    *("m['now']", "cast('now' as string)", "to_date('2026-01-01')", "s = 'nowhere'"),
+    *("timestamp 'epoch'", "cast(date_trunc('day', ts) as string) = 'today'"),
+)
+
+
+@pytest.mark.parametrize("text", TEXTS_OF_THE_CLOCK)
+def test_a_text_that_spark_takes_for_a_time_of_the_clock_is_refused(text: str) -> None:
+    faults, _ = check_derived(text, SCOPE)
+    assert ["it reads the clock" in fault.message for fault in faults] == [True]
+
+
+@pytest.mark.parametrize("text", TEXTS_ALONE)
+def test_a_word_of_the_clock_that_stays_a_text_is_taken(text: str) -> None:
+    assert check_derived(text, SCOPE)[0] == []
+
+
+def test_beside_what_may_be_a_time_the_refusal_says_how_text_is_written() -> None:
+    ((fault,), _) = check_derived("x = 'today'", {"x": KnownName("x", None)})
+    assert fault.message.endswith(
+        "where text is meant, write `cast(… as string)` of what stands beside it"
+    )
+    assert check_derived("cast(x as string) = 'today'", {"x": KnownName("x", None)})[0] == []
+
+
 @pytest.mark.parametrize(
     ("text", "offset", "message", "near"),
     [
@@ -62,6 +114,8 @@ def measure_faults(text: str) -> list[tuple[int, str, str | None]]:
         ("sum(rand())", 4, "gives another value each time", None),
         ("max(current_timestamp)", 4, "reads the clock", None),
         ("max(timestamp 'now')", 0, "reads the clock", None),
+        ("max(datediff('today', dt))", 0, "'today' cannot be used: it reads the clock", None),
+        ("count_if(dt < date 'today UTC')", 0, "'today UTC' cannot be used", None),
         ("max(unix_timestamp())", 4, "reads the clock", None),
         ("max(input_file_name())", 4, "depends on where it runs", None),
         ("sum(s)", 4, "sum needs a number, and has text (`s`)", None),

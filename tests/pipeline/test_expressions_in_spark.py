@@ -265,6 +265,13 @@ def test_what_spark_calls_nondeterministic_is_refused(rows: DataFrame) -> None:
         assert check_derived(call, SCOPE)[0] != []
 
 
+def test_texts_that_are_refused_for_the_clock_move_with_it_in_spark(spark: SparkSession) -> None:
+    moving = ["datediff('today', current_date())", "datediff(date 'yesterday', current_date())"]
+    assert list(spark.range(1).selectExpr(*moving).collect()[0]) == [0, -1]
+    for text in ("datediff('today', dt)", "datediff(date 'yesterday', dt)"):
+        assert check_derived(text, SCOPE)[0] != []
+
+
 def test_each_aggregate_that_is_offered_runs_in_a_stream(
     spark: SparkSession, tmp_path: Path
 ) -> None:

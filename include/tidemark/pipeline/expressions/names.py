@@ -26,7 +26,6 @@ _CALLED_WITHOUT_BRACKETS = (
     *(TokenType.CURRENT_DATE, TokenType.CURRENT_TIME, TokenType.CURRENT_TIMESTAMP),
     *(TokenType.CURRENT_USER, TokenType.SESSION_USER, TokenType.LOCALTIMESTAMP),
 )
-_CLOCK_WORDS = frozenset({"now", "today", "tomorrow", "yesterday"})
 _NAME = re.compile(r"^[A-Za-z_]\w*$")
 
 
@@ -96,13 +95,6 @@ def function_faults(tokens: list[Token]) -> Iterator[Fault]:
             offered = [one for one in spark_functions() if function_refusal(one) is None]
             near = nearest(name, offered)
             yield Fault(token.start, f"calls `{token.text}`, which Spark does not have", near)
-
-
-def clock_faults(root: exp.Expr) -> Iterator[Fault]:
-    """Literals such as `timestamp 'now'`, for which Spark reads the clock."""
-    for node in root.find_all(exp.Cast):
-        if node.this.is_string and str(node.name).strip().lower() in _CLOCK_WORDS:
-            yield Fault(offset_of(node), f"'{node.name}' cannot be used: {CLOCK}")
 
 
 def column_faults(root: exp.Expr, scope: Scope, measures: Iterable[str] = ()) -> Iterator[Fault]:

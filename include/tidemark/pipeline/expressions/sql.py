@@ -22,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tidemark.pipeline.expressions import aggregates
 from tidemark.pipeline.expressions.arguments import argument_faults
+from tidemark.pipeline.expressions.clock_texts import clock_faults
 from tidemark.pipeline.expressions.exact_sums import closing, opens
 from tidemark.pipeline.expressions.functions import FROM_BRONZE, spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
@@ -31,7 +32,6 @@ from tidemark.pipeline.expressions.names import (
     DIALECT,
     Fault,
     Scope,
-    clock_faults,
     column_faults,
     function_faults,
     known_name,
@@ -421,13 +421,15 @@ def _read(
         return None, [fault or Fault(0, "is empty")]
     if found := _not_an_expression(root):
         return None, [found]
-    faults = [*function_faults(tokens), *clock_faults(root), *column_faults(root, scope, measures)]
+    faults = [*function_faults(tokens), *column_faults(root, scope, measures)]
     if not faults:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             annotate_types(root, dialect=DIALECT, overwrite_types=False)
-        wrong = (*type_faults(root), *argument_faults(root), *size_faults(root))
-        wrong += (*pattern_faults(root),)
+        wrong = [*clock_faults(root)]
+        # A text that is compared with a time would be told twice.
+        wrong += [] if wrong else type_faults(root)
+        wrong += (*argument_faults(root), *size_faults(root), *pattern_faults(root))
         faults += [Fault(offset_of(node), reason) for node, reason in wrong]
     return root, faults
 
