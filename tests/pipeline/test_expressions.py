@@ -138,6 +138,8 @@ def test_beside_what_may_be_a_time_the_refusal_says_how_text_is_written() -> Non
         ("sum('i)", 0, "a quote does not end", None),
         ("sum(i) sum(l)", 10, "cannot be read as SQL", None),
         ("sum(*)", 0, "which stands only in count(*)", None),
+        ("1 + percentile(i, 0.5, l)", 4, "percentile has a third argument", None),
+        ("percentile(i, array(0.5, 0.9), 2)", 0, "leave it out, and take a row for each", None),
         ("*", 0, "is several columns", None),
         ("-- nothing", 0, "is empty", None),
         ("sum(:x)", 0, "a parameter", None),
@@ -531,6 +533,18 @@ def test_the_columns_that_an_expression_reads_are_told_in_their_order(
         ("to_date(s)", "to_date(s, 'yyyy-MM-dd')", False),
         ("to_timestamp(s)", "to_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", False),
         ("unix_timestamp(s)", "unix_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", False),
+        # sqlglot has no place for these arguments.
+        ("percentile(x, 0.5)", "percentile(x, 0.5, w)", False),
+        ("percentile(x, 0.5, v)", "percentile(x, 0.5, w)", False),
+        ("percentile(x, 0.5, 2)", "percentile(x, 0.5, 3)", False),
+        ("percentile(x, 0.5, W)", "PERCENTILE(x, 0.5, `w`)", True),
+        ("to_char(x, '999')", "to_char(x, '000')", False),
+        ("to_char(t, 'HH:mm')", "to_char(t, 'hh:mm')", False),
+        ("to_char(t, 'yyyy-MM')", "to_char(t, 'yyyy-mm')", False),
+        ("concat(to_char(t, 'HH'), 'hh')", "concat(to_char(t, 'hh'), 'hh')", False),
+        ("to_char( x , '999' )", "TO_CHAR(x, '999')", True),
+        ("t + interval 5 minutes", "t + INTERVAL '5' MINUTES", True),
+        ("nvl(X, 1L)", "NVL(X, 1L)", True),
     ],
 )
 def test_expressions_of_one_spelling_hold_the_same_texts(one: str, other: str, same: bool) -> None:

@@ -277,6 +277,26 @@ def test_other_keys_and_measures_need_a_new_generation(
     assert one.reason.startswith("The state and the table hold")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("to_char(sum(amount), '999')", "to_char(sum(amount), '000')"),
+        ("to_char(max(at), 'HH:mm')", "to_char(max(at), 'hh:mm')"),
+        ("percentile(amount, 0.5)", "percentile(amount, 0.9)"),
+    ],
+)
+def test_a_measure_that_another_argument_makes_another_one_needs_a_new_generation(
+    before: str, after: str
+) -> None:
+    old, new, spelled = content(), content(), content()
+    for of, text in ((old, before), (new, after), (spelled, before.replace("(", "( "))):
+        table(measures={"amount": text, "size": "sum(size)"})(of)
+    (one,) = contract_differences(contracts(old)[1], contracts(new)[1])
+    assert (one.what, one.before, one.after) == ("measures.amount", before, after)
+    assert one.verdict is ChangeVerdict.NEW_GENERATION
+    assert list(contract_differences(contracts(old)[1], contracts(spelled)[1])) == []
+
+
 def test_swapped_measures_are_told_as_a_matter_of_position() -> None:
     (one,) = found(NEW_GENERATION["measures"])
     assert (one.before, one.after) == ("amount, size", "size, amount")

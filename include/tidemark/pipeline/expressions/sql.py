@@ -9,6 +9,7 @@ fault with its offset. What they accept, Spark's analyzer accepts; a test compar
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -49,6 +50,7 @@ _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within e
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_SAID = (*_TEXTS, TokenType.NUMBER, TokenType.VAR, TokenType.IDENTIFIER)
 _COMPARING = (
     *(TokenType.EQ, TokenType.NEQ, TokenType.GT, TokenType.GTE, TokenType.LT, TokenType.LTE),
     *(TokenType.NULLSAFE_EQ, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE),
@@ -370,16 +372,38 @@ def same_expression(one: str, other: str) -> bool:
     return one == other or _normal(one) == _normal(other)
 
 
-def _normal(text: str) -> tuple[str, list[str]]:
-    """The expression as sqlglot writes it, and its texts: sqlglot leaves out a format that it takes
-    for the default, and Spark fails on other texts with it than without. A unit may be written in
-    capitals, and an interval's number as a text."""
+def _normal(text: str) -> tuple[str, list[str], list[str]]:
+    """The expression as sqlglot writes it, its texts, and what sqlglot leaves out: a format that it
+    takes for the default, and Spark fails on other texts with it than without, or an argument that
+    it has no place for. A unit may be written in capitals, and an interval's number as a text."""
     tokens, root, _ = _parse(text)
     if root is None:
-        return text, []
+        return text, [], []
     texts = [token.text for token in tokens if token.token_type in _TEXTS]
     worded = (text.lower() for text in texts if not text.strip().isdecimal())
-    return root.sql(DIALECT, comments=False), sorted(worded)
+    written = root.sql(DIALECT, comments=False)
+    return written, sorted(worded), _left_out(tokens, tokenize(written, read=DIALECT))
+
+
+def _left_out(tokens: list[Token], written: list[Token]) -> list[str]:
+    """The texts, numbers and names of an expression that are not among those written of it. Letters
+    of a text that nobody takes for a unit are told apart: `HH` is no `hh`."""
+    there, kept = Counter(_said(tokens)), Counter(_said(written))
+    capitals = Counter(word.lower() for word, _ in (kept - there).elements())
+    left = []
+    for word, is_text in (there - kept).elements():
+        if capitals[word.lower()]:
+            capitals[word.lower()] -= 1
+        else:
+            left.append(word if is_text else word.lower())
+    return sorted(left)
+
+
+def _said(tokens: list[Token]) -> Iterator[tuple[str, bool]]:
+    """The texts, numbers and names that are no function's, and whether each is a text."""
+    for at, token in enumerate(tokens):
+        if token.token_type in _SAID and not opens(tokens, at + 1):
+            yield token.text, token.token_type in _TEXTS
 
 
 def _or_backticks(
@@ -421,7 +445,8 @@ def _read(
         return None, [fault or Fault(0, "is empty")]
     if found := _not_an_expression(root):
         return None, [found]
-    faults = [*function_faults(tokens), *column_faults(root, scope, measures)]
+    faults = [*function_faults(tokens), *_weight_faults(tokens)]
+    faults += column_faults(root, scope, measures)
     if not faults:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
@@ -457,6 +482,24 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
         # sqlglot stumbles over calls with too few arguments.
         return [], None, Fault(0, "cannot be read as SQL: a call lacks an argument")
     return tokens, statements[0] if statements else None, None
+
+
+def _weight_faults(tokens: list[Token]) -> Iterator[Fault]:
+    """Third arguments of `percentile`, which sqlglot drops: nothing would tell what they name."""
+    for at, token in enumerate(tokens):
+        called = token.text.lower() == "percentile" and opens(tokens, at + 1)
+        if not called or token.token_type == TokenType.STRING:
+            continue
+        depth = commas = 0
+        for inner in tokens[at + 2 : closing(tokens, at + 1)]:
+            depth += (inner.token_type in _OPENING) - (inner.token_type in _CLOSING)
+            commas += depth == 0 and inner.token_type == TokenType.COMMA
+        if commas > 1:
+            message = (
+                "has a third argument, how often each value counts, and a change of it would be "
+                "told by nothing; leave it out, and take a row for each time that a value counts"
+            )
+            yield Fault(token.start, f"percentile {message}")
 
 
 def _too_large(tokens: list[Token]) -> Fault | None:
