@@ -172,6 +172,33 @@ def test_an_expectation_is_checked_by_its_name_its_arguments_and_its_columns_typ
         assert any(expected in one for one in found), found
 
 
+@pytest.mark.parametrize(
+    ("number", "kept"),
+    [
+        *(("12345678901234567.89", "1.2345678901234568e+16"), ("1e-400", "0.0")),
+        *(("9007199254740993.0", "9007199254740992.0"), ("0.1234567890123456789", "0.12345678901")),
+        *(("12345678901234567890123", None), ("12345678901234.56", None), ("1_000.50", None)),
+        *(("1e3", None), (".5", None), ("+1.", None), ("-0.30000000000000004", None)),
+        *(("1.2300000000000000000000", None), ("1e400", "needs a number")),
+    ],
+)
+def test_a_number_that_the_file_would_make_another_one_is_refused(
+    told: Told, number: str, kept: str | None
+) -> None:
+    bound = f"ExpectColumnMaxToBeBetween: {{column: clicks, max_value: {number}}}"
+    found = told(f"fail: {{{bound}}}")
+    assert bool(found) == (kept is not None), found
+    assert kept is None or kept in found[0]
+
+
+def test_an_expression_keeps_the_digits_that_an_expectation_does_not(told: Told) -> None:
+    assert told("fail: clicks <= 12345678901234567.89") == []
+    told_of = in_duckdb(
+        row_condition("x > 12345678901234567.89"), columns_of({"x": Kind("decimal", 38, 2)})
+    )
+    assert "12345678901234567.89" in told_of
+
+
 def test_a_check_looks_at_the_rows_for_which_its_where_is_true(told: Told, load: Load) -> None:
     check = "{fail: clicks > 0, where: status = 'final'}"
     assert load(with_checks(check)).tables["page_10m"].checks[0].where == "status = 'final'"

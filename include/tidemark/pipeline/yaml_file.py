@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +248,12 @@ class _Walk:
         except (YAMLError, ValueError, OverflowError, LookupError, TypeError) as error:
             self._add(path, f"cannot be read as YAML: {_first_line(error)}")
             return None
+        if isinstance(value, float) and _loses_digits(str(node.value), value):
+            self._add(
+                path,
+                f"has more digits than a number with a point keeps here: it would be {value!r}. "
+                "Write that, or in a check an expression (`amount <= 1.23`), which keeps 38 digits",
+            )
         return self._whole(value, path) if isinstance(value, str) else value
 
     def _whole(self, text: str, path: KeyPath, place: Place | None = None) -> str:
@@ -261,6 +270,14 @@ class _Walk:
         self.document.problems.append(
             Problem(self.document.file, line, column, dotted, None, message)
         )
+
+
+def _loses_digits(text: str, value: float) -> bool:
+    """Is a number that is written another one than the float made of it?"""
+    with suppress(InvalidOperation):
+        return isfinite(value) and Decimal(text.replace("_", "")) != Decimal(repr(value))
+    # A form that YAML 1.1 alone has, by sixtieths.
+    return False
 
 
 def _plain(node: Node) -> str | None:
