@@ -4,7 +4,8 @@ What late rows touch, and what of the windows that the stream leaves out is due;
 shows what is open without a stream, what else new rows touch. Where a kind of
 operator emits what can differ from bronze (`Operator.checks_emitted`), all that stands in `changes`
 since the last publish is held against bronze too, and what gold holds that is not closed: by their
-bounds and `rows`. Rows of bronze are only added, so equal bounds and numbers are equal rows.
+bounds and `rows`. Rows of bronze are only added, so equal bounds and numbers are equal rows. Not so
+where rows were deleted by hand and landed again: what late rows touch is computed in any case.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def _unlike_bronze(
     at: Frontiers,
 ) -> pa.Table:
     """Rows as bronze gives them that are known otherwise, or not at all though the query is past
-    them; rows of before `frozen_before_ms` stay as they are."""
+    them, and known ones that late rows touch; rows of before `frozen_before_ms` stay as they are.
+    """
     operator, in_bronze = excluded.operator, excluded.rows
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
@@ -148,14 +150,14 @@ def _unlike_bronze(
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
         connection.execute(
             f"""
-            CREATE TEMP TABLE candidates AS SELECT DISTINCT {listed(names)} FROM (
-                SELECT {listed(names)} FROM touched_rows
-                UNION ALL SELECT {listed(names)} FROM given
-                UNION ALL SELECT {listed(names)} FROM closing
-            ) WHERE {kept}
+            CREATE TEMP TABLE candidates AS SELECT {listed(names)}, bool_or(_late) AS _late FROM (
+                SELECT {listed(names)}, true AS _late FROM touched_rows
+                UNION ALL SELECT {listed(names)}, false FROM given
+                UNION ALL SELECT {listed(names)}, false FROM closing
+            ) WHERE {kept} GROUP BY ALL
             """
         )
-        found = arrow_of(connection.sql("FROM candidates"))
+        found = arrow_of(connection.sql(f"SELECT {listed(names)} FROM candidates"))
         if not found.num_rows:
             return found
         _known(connection, gold, in_bronze, found)
@@ -277,8 +279,9 @@ def _known(
 
 
 def _differing(in_bronze: BronzeRows, emitted_to_ms: int) -> str:
-    """Candidates that are not known as they are, or overlap with others that are known. One that
-    nobody knows is still in the query's state, where the query is not past it, or closes later."""
+    """Candidates that are not known as they are, that late rows touch, or that overlap with others
+    that are known. One that nobody knows is still in the query's state, where the query is not past
+    it, or closes later."""
     operator = in_bronze.operator
     names = [*operator.located, "rows"]
     same = same_row(operator, "k", "c")
@@ -286,13 +289,13 @@ def _differing(in_bronze: BronzeRows, emitted_to_ms: int) -> str:
     equal = " AND ".join(f'k."{name}" = c."{name}"' for name in values)
     return f"""
         SELECT {listed(names)} FROM (
-            SELECT {listed(names, "c")}, count(k."rows") AS _near,
+            SELECT {listed(names, "c")}, c._late, count(k."rows") AS _near,
                 coalesce(bool_or(k."rows" IS NOT NULL AND {same} AND {equal}), false) AS _equal,
                 coalesce(bool_or(k."rows" IS NOT NULL AND NOT ({same})), false) AS _others
             FROM candidates c LEFT JOIN known k ON {in_bronze.starts_in("k", "c")}
-            GROUP BY {listed(names, "c")}
+            GROUP BY {listed(names, "c")}, c._late
         ) WHERE _others OR (
-            NOT _equal AND (_near > 0 OR window_end <= {time_literal(emitted_to_ms)})
+            (_late OR NOT _equal) AND (_near > 0 OR window_end <= {time_literal(emitted_to_ms)})
         )
     """
 

@@ -443,6 +443,32 @@ def test_an_audit_finds_gold_equal_and_a_backfill_brings_back_what_was_damaged(
         assert "backfill" in causes
 
 
+@pytest.mark.parametrize("by", [0, 1], ids=["same values", "other values"])
+def test_rows_that_were_deleted_and_landed_again_are_in_gold_and_stay_there(
+    spark: SparkSession, ran: tuple[KindPlace, list[Row]], by: int
+) -> None:
+    """Bronze has as many rows as before, at the same times; and a backfill removes none of them."""
+    place, rows = again(ran)
+    bronze = DeltaTable(place.places.bronze)
+    needed = place.kind.operator.rows_in(bronze).first_needed_ms(close_ms(place))
+    first_open = instant_of(needed)
+    wrong = [row for row in sides(rows)[0] if row["at"] < first_open]
+    assert wrong, "all that the landings have is open: this shows nothing"
+    bronze.delete(f"at < '{first_open.isoformat()}'")
+    accept_by_hand(place)
+    mended = [{**row, "amount": row["amount"] + by} if (row["amount"] or 0) > 0 else row
+              for row in wrong]  # fmt: skip
+    place.land("mended.json", as_json(mended))
+    rows = [*mended, *(row for row in rows if row not in wrong)]
+    succeed(spark, place, "landed again")
+    check_gold(place, rows)
+    known = place.known()
+    result = backfill_warm(spark, place, *whole_range(place), table=TABLE)
+    assert result.error is None, result.error
+    assert place.known() == known
+    assert audit(spark, place).outcome == "equal"
+
+
 def whole_range(place: KindPlace) -> tuple[Any, Any]:
     """The widest range of closed rows."""
     return DAY - timedelta(days=2), place.kind.operator.first_open_start(close_ms(place))

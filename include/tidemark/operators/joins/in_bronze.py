@@ -7,7 +7,8 @@ microseconds.
 
 Either bronze only gets rows. So two versions of them that give a window the same `rows` and
 `matches` give it the same joined rows: matches are only added, and each row that matches nothing
-stops to be one with its first match.
+stops to be one with its first match. Not so where rows were deleted by hand and landed again: what
+late rows touch is computed whatever the numbers say (`gold/to_compute.py`).
 """
 
 from __future__ import annotations
