@@ -101,6 +101,20 @@ def test_bronze_is_noted_by_itself_only_once_gold_is_far_behind(behind: int, not
     assert plan.nothing_to_do is nothing
 
 
+@pytest.mark.parametrize("flag", ["has_recomputed", "has_replayed"])
+def test_what_may_have_changed_nothing_is_noted_once(flag: str) -> None:
+    """Backfills and audits would leave its rows out else."""
+    pins = pinned(changes=4, close_after_ms=1_000, inputs={"bronze": 6}, **{flag: True})
+    assert not plan_publish(GOLD, pins).nothing_to_do
+    assert plan_publish(replace(GOLD, inputs={"bronze": 6}), pins).nothing_to_do
+
+
+def test_pins_of_a_version_that_did_not_say_what_was_computed_again_wait_as_they_did() -> None:
+    pins = pinned(changes=4, close_after_ms=1_000, inputs={"bronze": 6}).model_dump()
+    del pins["has_recomputed"]
+    assert plan_publish(GOLD, TableResult(**pins)).nothing_to_do
+
+
 RESTS_ON = {"changes": Dependency(id="c", at=4), "ingest": Dependency(id="q", at=-1)}
 
 

@@ -60,10 +60,11 @@ class TableResult(Facts):
     queries they are of (empty: pinned by a version that did not say). Watermarks and close
     frontiers are milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0
     where the run sealed nothing. `has_replayed`: an input got rejects that were replayed, and gold
-    has to say that it has read them. `gold` and `published_windows` are null until published.
-    `published` is what the run's commit of gold holds, also where a repeat found it committed
-    already; null where it changed no window. `open_windows` are gold's provisional rows then; null
-    also where their files cannot be read.
+    has to say that it has read them. So it has where the run computed windows again, which may have
+    come out as they were (`has_recomputed`; false: also pinned by a version that did not say).
+    `gold` and `published_windows` are null until published. `published` is what the run's commit of
+    gold holds, also where a repeat found it committed already; null where it changed no window.
+    `open_windows` are gold's provisional rows then; null also where their files cannot be read.
     """
 
     generation: int
@@ -77,6 +78,7 @@ class TableResult(Facts):
     close_after_ms: int
     sealed_to_ms: int = 0
     has_replayed: bool = False
+    has_recomputed: bool = False
     late: Late = Late()
     gold: int | None = None
     published_windows: int | None = None

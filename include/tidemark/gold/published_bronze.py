@@ -9,9 +9,10 @@ committed after B:
   would still be seen there, and files that were cleaned up could not be read at all;
 - a publish that finds nothing to do leaves B where it is, though its run may have ingested rows.
   They are left out too, rightly. Every row for an open window is emitted at once in update and
-  complete mode, and every row for a closed one changes `rows` when it is repaired: both publish.
-  What remains is append mode's rows of open windows, which gold shows only once they close, and
-  late rows of frozen windows, which it never shows.
+  complete mode, which publishes. A row for a closed one has it repaired, and that is noted even
+  where it changes nothing (`plan.py`): rows that were deleted by hand and landed again make the
+  window that gold has. What remains is append mode's rows of open windows, which gold shows only
+  once they close, and late rows of frozen windows, which it never shows.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ def pins_of(before: Before, repaired: Repaired, outcome: Outcome) -> TableResult
         close_after_ms=max(close_ms, table.closed_ms(), repaired.sealed_to_ms),
         sealed_to_ms=repaired.sealed_to_ms,
         has_replayed=_has_replayed(table, inputs),
+        has_recomputed=any(one.windows for one in repaired.recomputed),
         late=_late(repaired),
     )
 
