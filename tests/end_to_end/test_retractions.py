@@ -483,3 +483,28 @@ def test_a_table_that_was_out_of_the_file_meanwhile_is_computed_anew(
     assert computed.error is None, computed.error
     succeed(spark, both, "third")
     assert audit(spark, both).outcome == "equal"
+
+
+def test_rows_of_a_window_that_another_row_fails_go_at_the_first_try(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The plan's verdict on it counts them, and bronze has them no more."""
+    measures = {"events": "count(*)", "inverse": "sum(1000 / amount)"}
+    tables = {name: {**table, "measures": measures} for name, table in TABLES.items()}
+    place = Place(tmp_path / "root", clicks(source=SOURCE, tables=tables))
+    landed(place, 0, (0, "b", 1, "first"))
+    succeed(spark, place, "first")
+    landed(place, 1, (1, "a", 0, "fails"), (2, "a", 5, "stays"), (3, "a", 7, "wrong"))
+    succeed(spark, place, "fails")
+    landed(place, 2, (62, "b", 1, "later"))
+    succeed(spark, place, "closes")
+    change = retracted(spark, place, where="amount = 7").change
+    assert change is not None
+    assert change.rows == 1
+    assert [row["key"] for row in place.gold("visits").to_pylist()] == ["b"]
+    check_whole(spark, place)
+    # And once no row fails it, it is in gold.
+    retracted(spark, place, where="amount = 0")
+    found = [(row["key"], row["events"]) for row in place.gold("visits").to_pylist()]
+    assert sorted(found) == [("a", 1), ("b", 1)]
+    check_whole(spark, place)

@@ -3,7 +3,7 @@ bronze, which is computed and held to the checks before anything is written, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from tidemark.storage.result_file import Facts
 from tidemark.streaming.gate import check_lines, judge_publish, of_all, record_judged
 from tidemark.streaming.jobs.act import JobAct, SoFar, result_of
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
+from tidemark.streaming.recompute.computed import Computed, RowsLeftOut, once_gone
 from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
 
 
@@ -80,10 +80,9 @@ def begin_generation(
     spark: SparkSession, run: Run, table: str, planned_at: datetime, done: WithoutRows
 ) -> None:
     """Of what bronze has by now; where the plan computed it, and nothing but the rows has moved
-    since, of what it found."""
+    since, of what it found, as far as that holds (`once_gone`)."""
     note_as_reader(run)
     known = done.computed.pop(table, None)
     if known is not None:
-        bronze = run.warehouse.bronze.existing().version()
-        known = replace(known, bronze=bronze, left_out=None)
+        known = once_gone(known, run.warehouse.bronze.existing().version())
     done.tables[table] = begin_rebuilt(plan_rebuild(spark, run, table, known), planned_at)

@@ -129,6 +129,16 @@ def computed_from_gold(
     return Computed(rows, found.excluded, bronze.version(), others, left_out)
 
 
+def once_gone(computed: Computed, bronze: int) -> Computed | None:
+    """What holds of it once bronze, at this version, has none of the rows that it leaves out.
+
+    None where something fails the query: its verdict counts rows of bronze as that was, with those.
+    """
+    if computed.excluded.num_rows:
+        return None
+    return replace(computed, bronze=bronze, left_out=None)
+
+
 def caught_up(
     spark: SparkSession,
     run: Run,

@@ -63,7 +63,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, of_all, record_judged
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.recompute.computed import Computed, RowsLeftOut
+from tidemark.streaming.recompute.computed import Computed, RowsLeftOut, once_gone
 from tidemark.streaming.recompute.migration import (
     Migration,
 )
@@ -120,7 +120,8 @@ def follow_source(
         with progress.stage("move rows"), progress.tasks_of(spark):
             move(spark, run, change)
     version = run.warehouse.bronze.existing().version()
-    computed = {name: replace(one, bronze=version, left_out=None) for name, one in computed.items()}
+    known = {name: once_gone(one, version) for name, one in computed.items()}
+    computed = {name: one for name, one in known.items() if one is not None}
     with progress.stage("ingest"), progress.tasks_of(spark):
         read()
     finish_following(spark, run, change, progress, computed)
