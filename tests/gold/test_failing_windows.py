@@ -141,6 +141,49 @@ def test_a_failing_window_that_went_or_is_frozen_fails_no_more(tmp_path: Path) -
     assert now(table).examples == ("2026-07-01T10:10:00Z key=a: total: sum(x) failed",)
 
 
+GONE = window(at(10), 0, key="a", total=None)
+
+
+@pytest.mark.parametrize("kind", [Windows, OfSessions])
+def test_a_failing_window_that_went_and_fails_again_is_told(
+    tmp_path: Path, kind: type[Windows]
+) -> None:
+    """Its rows were deleted by hand, and some landed again."""
+    table = kind(tmp_path)
+    table.change(failing(rows=2), batch=0)
+    table.publish_at(at(11))
+    table.change(GONE, cause="backfill", batch=0)
+    table.publish_at(at(11))
+    assert (now(table), known_of(table)) == (NONE_FAILING, [])
+    table.change(failing(rows=1), cause="late", batch=1)
+    table.publish_at(at(11))
+    assert now(table).windows == 1
+    assert known_of(table) == [(1, "total: sum(x) failed")]
+    # And it may go once more.
+    table.change(GONE, cause="late", batch=2)
+    assert (now(table), known_of(table)) == (NONE_FAILING, [])
+
+
+@pytest.mark.parametrize(("cause", "batch"), [("stream", 0), ("migration", -1), ("late", None)])
+def test_what_went_by_a_version_that_noted_no_batch_fails_by_what_a_later_one_says(
+    tmp_path: Path, cause: str, batch: int | None
+) -> None:
+    table = Windows(tmp_path)
+    table.change(failing(rows=2), cause=cause, batch=batch)
+    table.change(GONE, cause="backfill", batch=None)
+    assert now(table) == NONE_FAILING
+    table.change(failing(rows=1), cause="late", batch=1)
+    assert now(table).windows == 1
+
+
+def test_of_what_a_batch_left_failing_and_gone_it_is_gone(tmp_path: Path) -> None:
+    """Two backfills, with no run between them: nobody knows which was the last."""
+    table = Windows(tmp_path)
+    table.change(failing(rows=2), cause="backfill", batch=3)
+    table.change(GONE, cause="backfill", batch=3)
+    assert now(table) == NONE_FAILING
+
+
 @dataclass
 class Episodes(Windows):
     """`changes` and gold of a fold."""
@@ -169,7 +212,7 @@ def said_of(table: Episodes) -> tuple[str, ...]:
     return tuple(one.partition(": ")[2] for one in now(table).examples)
 
 
-def known_of(table: Episodes) -> list[Any]:
+def known_of(table: Windows) -> list[Any]:
     with duckdb_in_utc() as connection:
         failing_known(connection, DeltaTable(table.changes_uri), table.operator, 1, millis(at(11)))
         return connection.execute(f'SELECT "rows", {FAILURE} FROM failing_known').fetchall()

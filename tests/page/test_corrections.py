@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.windows import Windows, at, window
 from tidemark.gold.state import gold_state
@@ -56,11 +56,13 @@ def test_corrections_are_those_that_golds_versions_show(tmp_path: Path, seed: in
     for number in range(9):
         # The last one is held in every other case: what it computed is not gold's.
         run, published = f"run-{number}", draw.random() < 0.75 and (number < 8 or seed % 2 == 0)
-        for cause, batch in (("stream", number), ("late", None)):
+        # A repair says after which batch it was; one of a former version said none.
+        repaired_after = number if seed % 3 else None
+        for cause, batch in (("stream", number), ("late", repaired_after)):
             # The engine emits nothing of what is closed; a repair computes it.
             # In one run both may compute a window that closes in it.
             minutes = (
-                range(max(number - 1, 0) * 10, 90) if batch is not None else range(number * 10)
+                range(max(number - 1, 0) * 10, 90) if cause == "stream" else range(number * 10)
             )
             chosen = [(m, k) for m in minutes if m % 10 == 0 for k in "ab" if draw.random() < 0.4]
             for name in chosen:
@@ -94,3 +96,23 @@ def test_of_runs_that_nobody_knows_any_more_no_order_is_made_up(tmp_path: Path) 
     known = [run_row(f"run-{number}", number, True) for number in (1, 2)]
     found = corrections_of(gold, changes, windows.operator, known)
     assert [told(one)[2:] for one in found] == [(5, 9), (1, 5)]
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_what_a_run_s_repair_says_comes_after_its_batch_however_rows_lie(
+    tmp_path: Path, order: str
+) -> None:
+    """Packed ones hold rows in any order, and a repair is of the batch that was the last."""
+    windows, of_first = Windows(tmp_path), window(at(10), key="a")
+    windows.change({**of_first, "total": 1}, run="run-0")
+    windows.change({**of_first, "total": 5}, cause="late", run="run-0")
+    windows.publish_at(at(10, 10), "run-0")
+    windows.change({**of_first, "total": 9}, cause="late", batch=1, run="run-1")
+    windows.publish_at(at(10, 10), "run-1")
+    rows = pa.table(DeltaTable(windows.changes_uri).to_pyarrow_table())
+    rows = rows.sort_by([("total", order)])
+    write_deltalake(windows.changes_uri, rows, mode="overwrite")
+    known = [run_row(f"run-{number}", number, True) for number in (0, 1)]
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    (found,) = corrections_of(gold, changes, windows.operator, known)
+    assert told(found)[2:] == (5, 9)

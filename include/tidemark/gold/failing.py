@@ -24,7 +24,16 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, time_literal
 from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, LOOKUP, OPEN, SEAL
+from tidemark.operators.repaired import (
+    BACKFILL,
+    CLOSED,
+    FAILED,
+    LATE,
+    LOOKUP,
+    MIGRATION,
+    OPEN,
+    SEAL,
+)
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -131,10 +140,13 @@ def failing_known(
 
 def _is_verdict(operator: Operator, history: str, after_ms: int) -> str:
     """The condition that a row `f` of `failing_rows` is a verdict, and that the relation `history`
-    has none which says that it is gone; where it can fail again, that it is since. By what is in
-    force at a frontier."""
-    since = f"{_last_verdict(operator, 'h')} > {_last_verdict(operator, 'f')}"
-    when = since if operator.traits.fails_again else "true"
+    has none since which says that it is gone. By what is in force at a frontier."""
+    when = f"{_by_batch('h')} > {_by_batch('f')}"
+    if not operator.traits.fails_again:
+        # Of two by one batch nobody knows which was said last: by rows alone, what went stays away.
+        # A former version noted no batch by what it computed; what has one there is of a later one.
+        noted = f"f.batch IS NOT NULL AND f.cause NOT IN ('stream', '{MIGRATION}')"
+        when = f"({_by_batch('h')} >= {_by_batch('f')} OR h.batch IS NULL AND NOT ({noted}))"
     return f"""f.cause <> '{FAILED}' AND {counts_at_close(after_ms, "f")} AND NOT EXISTS (
         FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when}
             AND {counts_at_close(after_ms, "h")})"""
@@ -245,6 +257,12 @@ def _last_verdict(operator: Operator, relation: str) -> str:
     again over other rows, that after the newest batch, and there by its cause."""
     if not operator.traits.fails_again:
         return f"({listed(operator.traits.grows, relation)},)"
+    return _by_batch(relation)
+
+
+def _by_batch(relation: str) -> str:
+    """What tells which of two rows of `changes` was said last, as a value of DuckDB's to order by:
+    after which batch of the query, and there by which cause."""
     causes = ", ".join(f"'{cause}'" for cause in (LATE, LOOKUP, OPEN, CLOSED, SEAL, BACKFILL))
     within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
     return f"(coalesce({relation}.batch, -1), {within})"

@@ -126,7 +126,7 @@ def append_recomputed(
     batch: int | None = None,
 ) -> None:
     """One commit of recomputed windows; none where there are none. `batch`: that of the stream
-    which they are left out of, or where they can fail again, the last one before.
+    which they are left out of, or after which they were computed (`batch_computed_after`).
 
     StorageUnavailable where the lease is taken over after the fence was asked.
     """

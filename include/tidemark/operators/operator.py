@@ -86,8 +86,9 @@ class Traits:
 
     `sets_aside`: can what fails its query be left out of it? `fails_queries`: can one row that
     fails keep others from being computed, so that it has to be computed alone? `fails_again`: can a
-    row that failed and went fail again? Then what is computed from bronze is appended with the last
-    batch of the query, which tells what was said last (`gold/failing.py`).
+    row that failed and went fail again, or over fewer rows, though bronze only grew? Then the last
+    word on it is that after the newest batch of the query, and not that over the most rows
+    (`gold/failing.py`).
 
     `closes_behind_ms`: how far behind the watermark rows are closed. `emits_ahead_ms`: how much
     later than that one may end which the query has emitted.

@@ -100,7 +100,8 @@ def corrections_of(
             WHERE {range_} AND c.cause NOT IN ({others})
                 AND {counts_at_close(gold_state(gold).close_ms, "c")}
                 AND EXISTS (SELECT 1 FROM wanted w WHERE {same_row(operator, "w", "c")})
-            ORDER BY {listed(operator.identity, "c")}, r.place NULLS FIRST, c.batch NULLS LAST
+            ORDER BY {listed(operator.identity, "c")}, r.place NULLS FIRST, c.cause <> 'stream',
+                c.batch NULLS LAST
             """
         ).to_arrow_table().to_pylist()  # fmt: skip
     told = {_name(operator, row): row for row in wanted}

@@ -26,11 +26,11 @@ def unpublished_batches(table: TableRun) -> tuple[BatchRead, ...]:
 
 
 def batch_computed_after(table: TableRun, inputs: Mapping[str, int]) -> int | None:
-    """The query's last batch, where it tells what of `changes` was said last; with lookups, which
-    change between two batches, the position of all inputs at these versions; else None."""
+    """The query's last batch, which tells what of `changes` was said last; with lookups, which
+    change between two batches, the position of all inputs at these versions. None: no batch yet."""
     if table.operator.lookups:
         return position(table.operator, table.warehouse, inputs)
-    return table.checkpoint.last_batch("commits") if table.operator.traits.fails_again else None
+    return table.checkpoint.last_batch("commits")
 
 
 def checked_to_of(table: TableRun, bronze: int) -> int:

@@ -24,13 +24,14 @@ class RowValue:
     """A value that the row had, in the order in which they came.
 
     `cause` is that of `changes`, or `rewind` or `retract` where such an act computed it; `run`
-    computed it, of the stream in `batch` of the table's query. `at` and `version` are those of the
-    commit of the history that has it. `rows` 0: the row was gone then, and has no `values`;
-    `failure`: a measure could not be computed, and gold had no row. `published`: did gold show it,
-    and by which run; of a value that was replaced before the next publish: False. `undone`: the
-    rewind that took it back. `late` counts the rows of bronze, still there, that came late by the
-    same run. `in_order` is False where nobody knows whether it came before or after its neighbours.
-    `by` and `reason`: of an act, who did it and why, where that was said.
+    computed it, of the stream in `batch` of the table's query, else after that one. `at` and
+    `version` are those of the commit of the history that has it. `rows` 0: the row was gone then,
+    and has no `values`; `failure`: a measure could not be computed, and gold had no row.
+    `published`: did gold show it, and by which run; of a value that was replaced before the next
+    publish: False. `undone`: the rewind that took it back. `late` counts the rows of bronze, still
+    there, that came late by the same run. `in_order` is False where nobody knows whether it came
+    before or after its neighbours. `by` and `reason`: of an act, who did it and why, where that was
+    said.
     """
 
     values: Mapping[str, Any]
