@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,59 @@ def test_the_engine_goes_on_after_a_repair_and_not_on_one_that_was_not_finished(
 @pytest.fixture
 def made(tmp_path: Path) -> WithSinks:
     return with_sinks(tmp_path / "query")
+
+
+def without_logs(made: WithSinks, first: int) -> None:
+    """Remove offsets and commits from a batch on, as by `rm -rf offsets/7 commits/7`."""
+    for batch in range(first, LAST + 1):
+        for log in ("offsets", "commits"):
+            remove(made.checkpoint / log / str(batch))
+
+
+@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("state", [True, False])
+def test_a_sink_with_batches_that_the_logs_have_lost_goes_back_with_the_state(
+    made: WithSinks, kind: str, state: bool
+) -> None:
+    without_logs(made, 6)
+    if not state:
+        # As it would be by hand; then the sink alone tells of these batches.
+        for path in made.checkpoint.glob("state/0/*/[78].delta"):
+            remove(path)
+    done("repair", made.checkpoint, "--sink", made.sink(kind))
+    if kind == "delta":
+        assert (made.rows(), made.transaction()) == (list(range(6)), 5)
+    else:
+        log = (made.out / "_spark_metadata").iterdir()
+        assert {path.name for path in log} == {str(batch) for batch in range(6)}
+    assert not [*made.checkpoint.glob("state/0/*/[78].delta")]
+    assert command("doctor", made.checkpoint).exit_code == 0
+    assert told("repair", made.checkpoint, "--sink", made.sink(kind))["nothing_to_do"]
+
+
+def test_state_of_batches_that_the_logs_have_lost_stays_until_the_sink_is_said(
+    made: WithSinks,
+) -> None:
+    without_logs(made, 6)
+    before = bytes_of(made.checkpoint)
+    result = command("repair", made.checkpoint, "--apply")
+    assert result.exit_code == 1
+    assert "--sink delta:URI" in result.output
+    (finding,) = json.loads(command("doctor", made.checkpoint, "--json").stdout)[0]["findings"]
+    assert "`tidemark checkpoint repair` with its `--sink`" in finding["advice"]
+    wrong = command("repair", made.checkpoint, "--sink", f"files:{made.folder / 'input'}")
+    assert wrong.exit_code == 1
+    assert "no file sink of Spark's has written there" in wrong.output
+    assert bytes_of(made.checkpoint) == before
+
+
+def test_a_sink_with_batches_of_which_no_log_is_left_is_refused(made: WithSinks) -> None:
+    without_logs(made, 1)
+    remove(made.checkpoint / "commits/0")
+    shutil.rmtree(made.checkpoint / "state")
+    result = command("repair", made.checkpoint, "--sink", made.sink("delta"), "--apply")
+    assert result.exit_code == 1
+    assert "The sink has batches up to 7, and the last one planned is 0" in result.output
 
 
 @pytest.mark.slow

@@ -243,8 +243,12 @@ def _ahead(facts: CheckpointFacts, operator: StatefulOperator) -> Iterator[Findi
         "snapshot among these files instead of its own state.",
         "Wrong sums without an error: these are files of a rewind that was not finished, of "
         "another writer, or of another copy of the checkpoint.",
-        f"Move the files of versions above {newest} and their checksum files away while no query "
-        "runs. If another query used this folder, give each its own.",
+        "See first whether the sink has later batches than the log, as where these were removed by "
+        "hand: a Delta table or a file sink would pass over the next ones of their numbers. "
+        "`tidemark checkpoint repair` with its `--sink` looks, and takes both back together (a "
+        "pipeline's it leaves). Where the sink has none, move the files of versions above "
+        f"{newest} and their checksum files away while no query runs. If another query used this "
+        "folder, give each its own.",
         *examples(files),
     )
 

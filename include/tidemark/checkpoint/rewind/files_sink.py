@@ -66,6 +66,12 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
     return FilesSinkFacts(log.uri, listed, removed, tuple(orphans), tuple(unread))
 
 
+def newest_batch(sink: FilePlace) -> int | None:
+    """The newest batch that the log of a file sink in its output folder names; None for none."""
+    names = {uri.rpartition("/")[2]: 0 for uri in sink.folder(FOLDER).files()}
+    return max(_batches(names).values(), default=None)
+
+
 def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | None, str | None]:
     """The log's change, None where it has no later batch; and why there is none. Pure."""
     numbers = _batches(facts.listed)

@@ -20,6 +20,7 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unre
 from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.plan import (
+    NO_SINK,
     ChangePlan,
     SinkPlan,
     damage_of,
@@ -27,7 +28,7 @@ from tidemark.checkpoint.rewind.plan import (
     seems_to_run,
 )
 from tidemark.checkpoint.rewind.read import CheckpointSnapshot, possible_batches, read_for_rewind
-from tidemark.checkpoint.rewind.sinks import Sink
+from tidemark.checkpoint.rewind.sinks import FILES, Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import instant_text
 
@@ -52,12 +53,30 @@ def plan_repair(
     facts = with_id(mended.facts, mending)
     diagnosis = judge_checkpoint(facts, now)
     poisoned = any(one.kind is FindingKind.WATERMARK for one in diagnosis.findings)
-    if not [*damage_of(diagnosis)] and not poisoned:
-        return _in_place(found, mending, facts, diagnosis, now, stopped)
+    apart = _apart(facts, sink)
+    if not [*damage_of(diagnosis)] and not poisoned and not apart:
+        return _in_place(found, mending, facts, diagnosis, sink, now, stopped)
     unknown = any(one.severity is Severity.UNKNOWN for one in diagnosis.findings)
     # What a newer engine wrote may be right: nobody can tell what would be thrown away.
     back = None if unknown else _back(found, mended, mending, sink, now, stopped, poisoned)
-    return back or _refused(found, diagnosis, facts)
+    return back or _refused(found, diagnosis, facts, apart)
+
+
+def _apart(facts: CheckpointFacts, sink: Sink | None) -> str | None:
+    """Why a sink has other batches than the logs, as where these were removed by hand; None where
+    it has not, or does not tell."""
+    query_id, planned = _id(facts), facts.offsets.newest
+    if sink is None or query_id is None or planned is None:
+        return None
+    newest = sink.newest(query_id)
+    if newest is None and sink.kind == FILES and facts.commits.newest is not None:
+        return "The sink has no batch, and the checkpoint has. Give the folder that it writes to."
+    if newest is None or newest <= planned:
+        return None
+    return (
+        f"The sink has batches up to {newest}, and the last one planned is {planned}: it would "
+        "pass over the next ones, without an error, and their rows would be missing."
+    )
 
 
 def _in_place(
@@ -65,18 +84,21 @@ def _in_place(
     mending: Mending,
     facts: CheckpointFacts,
     diagnosis: Diagnosis,
+    sink: Sink | None,
     now: datetime,
     stopped: bool,
 ) -> ChangePlan:
     change = _change(found, mending, facts.commits.newest)
     idle = not change.removed and not change.written
     running = None if stopped or idle else seems_to_run(found, now)
+    # What wrote that state may have written to the sink as well, and the log does not know.
+    unsaid = NO_SINK if sink is None and _state_ahead(found)[0] else None
     return ChangePlan(
         change,
         diagnosis,
         watermark_ms(facts),
         mending.notes,
-        (running,) if running else (),
+        tuple(reason for reason in (unsaid, running) if reason),
     )
 
 
@@ -137,14 +159,16 @@ def _to(
     return replace(plan, change=whole, notes=(*mending.notes, *plan.notes))
 
 
-def _refused(found: CheckpointSnapshot, diagnosis: Diagnosis, facts: CheckpointFacts) -> ChangePlan:
+def _refused(
+    found: CheckpointSnapshot, diagnosis: Diagnosis, facts: CheckpointFacts, apart: str | None
+) -> ChangePlan:
     change = _change(found, Mending(), facts.commits.newest)
     ahead = (
         f"{one.known} No batch in the logs from which a query could go on is older than that."
         for one in diagnosis.findings
         if one.kind is FindingKind.WATERMARK
     )
-    refused = (*damage_of(diagnosis), *ahead)
+    refused = (*damage_of(diagnosis), *ahead, *([apart] if apart else ()))
     return ChangePlan(change, diagnosis, watermark_ms(facts), (_ANEW,), refused)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.change import TableChange
-from tidemark.checkpoint.rewind.files_sink import plan_files_sink, read_files_sink
+from tidemark.checkpoint.rewind.files_sink import newest_batch, plan_files_sink, read_files_sink
 from tidemark.checkpoint.rewind.plan import SinkPlan
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
@@ -67,6 +67,14 @@ class Sink:
         if self.kind != DELTA:
             return True
         return self.table.existing().transaction_version(query_id) is not None
+
+    def newest(self, query_id: str) -> int | None:
+        """The newest batch of the query that the sink has; None where it has, or tells, none."""
+        if self.place is None:
+            return None
+        if self.kind == FILES:
+            return newest_batch(self.place)
+        return self.table.existing().transaction_version(query_id)
 
     def query_id_at(self, batches: frozenset[int]) -> str:
         """The only query id that the table's log names with one of these batches as its newest.
