@@ -15,6 +15,7 @@ from tests.checkpoint.damaged import diagnosis_of, remove
 from tests.checkpoint.rewind.queries import command, done, told, undo
 from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.reading.log_formats import STOP_MARK
 from tidemark.checkpoint.rewind.read import list_checkpoint, possible_batches
 from tidemark.storage.file_place import FilePlace
 
@@ -112,6 +113,32 @@ def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) 
     assert command("restore", backup, *sink, "--apply", "--stopped").exit_code == 0
     assert bytes_of(made.checkpoint) == before
     assert (made.rows(), made.transaction()) == (list(range(LAST + 1)), LAST)
+
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_a_restore_stops_a_query_that_waits_where_it_plans_its_next_batch(
+    made: WithSinks, time: int
+) -> None:
+    from tests.kit.killed import killed
+
+    before = bytes_of(made.checkpoint)
+    sink = ("--sink", made.sink("delta"))
+    backup = done("rewind", made.checkpoint, "--to-batch", "3", *sink)["backup"]
+    for log in ("offsets", "commits"):
+        shutil.copy(made.checkpoint / log / "3", made.checkpoint / log / "4")
+    made.append(4)
+    with killed("after", "checkpoint stopped", time):
+        command("restore", backup, *sink, "--apply")
+    # The engine creates the file of its next batch, and stops where it is there.
+    marks = ("5", str(LAST + 1))[:time]
+    assert all(is_mark(made.checkpoint / "offsets" / name) for name in marks)
+    assert diagnosis_of(made.checkpoint).verdict is CheckpointVerdict.DAMAGED
+    assert command("restore", backup, *sink, "--apply").exit_code == 0
+    assert bytes_of(made.checkpoint) == before
+
+
+def is_mark(file: Path) -> bool:
+    return file.is_file() and file.read_text().startswith(STOP_MARK)
 
 
 def test_the_backup_does_not_undo_what_others_did_since(made: WithSinks) -> None:

@@ -97,9 +97,15 @@ def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
         )
     mark = plan.mark
     if mark is None:
-        # Also newer than what is copied back, for the newest file is the one that stops.
-        mark = next_mark([*checkpoint_files(place), *plan.change.listed], backup.uri)
+        # Where a query that runs would plan its next batch, and stops.
+        mark = next_mark(checkpoint_files(place), backup.uri)
         put_mark(place, mark)
+    # Newer than what is copied back too, for the newest file is the one that stops a start. The
+    # first mark gives way to the backup's file of its name.
+    above = next_mark([*without_mark(place, mark), *plan.change.listed], backup.uri)
+    if above != mark:
+        put_mark(place, above)
+        mark = above
     change = plan.change
     if change.table is not None:
         from tidemark.checkpoint.rewind.table_restore import bring_back_table
