@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_o
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.reading.log_formats import STOP_MARK
 from tidemark.checkpoint.rewind.read import list_checkpoint, possible_batches
+from tidemark.checkpoint.rewind.table_commits import TableCommit
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 
 # Those that the short tests take: each store, several stores and operators, each format.
@@ -168,6 +171,34 @@ def test_rows_of_another_writer_are_not_undone(made: WithSinks) -> None:
     assert "Others changed rows" in told_why
     assert f"version {LAST + 1} (WRITE)" in told_why
     assert bytes_of(made.folder) == before
+
+
+@pytest.mark.parametrize("act", ["rewind", "restore"])
+def test_rows_that_another_writer_adds_between_the_look_and_the_commit_are_not_undone(
+    made: WithSinks, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidemark.checkpoint.rewind import table_restore
+
+    to = ("rewind", made.checkpoint, "--to-batch", "3", "--sink", made.sink("delta"))
+    arguments: tuple[str | Path, ...] = (*to, "--backup", made.folder / "backup")
+    if act == "restore":
+        done(*arguments)
+        arguments = undo(made.folder / "backup", made.checkpoint, made.sink("delta"))
+    # A restore looks once more, for its plan.
+    looks = {"rewind": 1, "restore": 2}[act]
+    look = table_restore.newer_commits
+
+    def newer_commits(place: TablePlace, newest: int) -> Iterator[TableCommit]:
+        nonlocal looks
+        looks -= 1
+        found = [*look(place, newest)]
+        if looks == 0:
+            append(made.table, 100, "another query")
+        return iter(found)
+
+    monkeypatch.setattr(table_restore, "newer_commits", newer_commits)
+    assert "was not restored to version" in refusal(*arguments)
+    assert made.rows()[-1] == 100
 
 
 def test_a_table_that_is_no_sink_of_the_query_is_told(made: WithSinks, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ again; so both go in one commit, which is delta-rs's.
 
 from __future__ import annotations
 
-from deltalake import CommitProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.findings import shown
@@ -49,7 +49,8 @@ def take_back_table(change: TableChange, place: TablePlace, backup: str) -> None
             "checkpoint is stopped, so that nobody goes on. Stop who writes, bring the checkpoint "
             f"back (`tidemark checkpoint restore {backup}` says how), and try again."
         )
-    _restore(place, change.version, change.query_id, change.batch, f"{TAKEN_BACK} {backup}")
+    note = f"{TAKEN_BACK} {backup}"
+    _restore(table, place, change.version, change.query_id, change.batch, note)
 
 
 def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> str | None:
@@ -93,10 +94,14 @@ def bring_back_table(change: TableChange, place: TablePlace, backup: str) -> Non
             return
         if commit.rows or commit.metadata or commit.batches:
             break
-    _restore(place, change.seen, change.query_id, change.batch_seen, f"{BROUGHT_BACK} {backup}")
+    note = f"{BROUGHT_BACK} {backup}"
+    _restore(table, place, change.seen, change.query_id, change.batch_seen, note)
 
 
-def _restore(place: TablePlace, version: int, query_id: str, batch: int, note: str) -> None:
+def _restore(
+    looked_at: DeltaTable, place: TablePlace, version: int, query_id: str, batch: int, note: str
+) -> None:
+    """Restore a version, unless anybody has committed since the table was looked at."""
     place.fence()
     properties = CommitProperties(
         custom_metadata={NOTE: note},
@@ -104,7 +109,7 @@ def _restore(place: TablePlace, version: int, query_id: str, batch: int, note: s
         app_transactions=[Transaction(query_id, batch)],
     )
     try:
-        place.existing().restore(version, commit_properties=properties)
+        looked_at.restore(version, commit_properties=properties)
     except (DeltaError, OSError) as error:
         raise RewindRefused(
             f"{place.uri} was not restored to version {version}: {str(error).splitlines()[0]}. "
