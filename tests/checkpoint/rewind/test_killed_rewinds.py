@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.checkpoint.rewind.queries import command, done, undo
-from tests.checkpoint.rewind.sinks import WithSinks, bytes_of, with_sinks
+from tests.checkpoint.rewind.sinks import LAST, WithSinks, append, bytes_of, with_sinks
 from tests.kit.killed import Killed, killed
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.cli.exit_codes import VERDICTS
@@ -129,6 +130,49 @@ def test_killed_at_a_step_a_rewind_is_undone_by_its_backup(
     else:
         done(*undo(backup, made.checkpoint, made.sink(ACT[point])))
     assert as_rows(made) == before
+
+
+def test_a_rewind_that_did_not_come_to_the_table_is_undone_though_others_have_written_to_it(
+    made: WithSinks, tmp_path: Path
+) -> None:
+    before, sink = bytes_of(made.checkpoint), ("--sink", made.sink("delta"))
+    backup = ("--backup", tmp_path / "backup")
+    rewind = ("rewind", made.checkpoint, "--to-batch", str(TO), *sink, *backup)
+    die(STOPPED, "after", *rewind)
+    append(made.table, 1, "another query")
+    refused = command(*rewind, "--apply")
+    assert refused.exit_code == 1
+    assert "somebody writes to it" in refused.output
+    back = undo(tmp_path / "backup", made.checkpoint, made.sink("delta"))
+    assert "was not taken back, and stays as it is" in command(*back).output
+    assert done(*back)["table"] is None
+    assert bytes_of(made.checkpoint) == before
+    assert (made.rows(), made.transaction()) == (sorted([*range(LAST + 1), 1]), LAST)
+
+
+def test_a_log_that_cannot_be_read_does_not_pass_for_a_table_that_was_not_taken_back(
+    made: WithSinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidemark.checkpoint.rewind import table_restore
+
+    before = bytes_of(made.checkpoint)
+    rewind(made, "delta", tmp_path / "backup")
+    back = undo(tmp_path / "backup", made.checkpoint, made.sink("delta"))
+    looks, look = count(1), table_restore.newer_commits
+    with monkeypatch.context() as patch:
+        # The plan's look finds all, and the act's none: the store has failed in between.
+        patch.setattr(
+            table_restore,
+            "newer_commits",
+            lambda place, newest: look(place, newest) if next(looks) == 1 else iter(()),
+        )
+        failed = command(*back, "--apply")
+    assert failed.exit_code == 75
+    assert "cannot be told whether the table was taken back" in failed.output
+    assert code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]
+    done(*back)
+    assert bytes_of(made.checkpoint) == before
+    assert (made.rows(), made.transaction()) == ([*range(LAST + 1)], LAST)
 
 
 @pytest.mark.slow

@@ -31,13 +31,14 @@ from tidemark.storage.file_place import FilePlace
 @dataclass(frozen=True)
 class RestorePlan:
     """What a restore would do. `going`: files of the checkpoint that were not there then.
-    `refused`: why it is not done."""
+    `table_stays`: it was not taken back yet. `refused`: why it is not done."""
 
     change: CheckpointChange
     backup: str
     going: tuple[str, ...]
     mark: StopMark | None
     refused: tuple[str, ...] = ()
+    table_stays: bool = False
 
 
 def plan_restore(
@@ -67,13 +68,15 @@ def plan_restore(
         )
     elif mark is None and not stopped and files.keys() != _left_by(change):
         reasons.append(seems_to_run(listed(place, files), now) or "")
+    stays = False
     if change.table is not None:
         from tidemark.checkpoint.rewind.table_restore import plan_bringing_back
 
-        table = sink_table(change.table, place)
-        reasons += [plan_bringing_back(change.table, table, backup.uri) or ""]
+        table = plan_bringing_back(change.table, sink_table(change.table, place), backup.uri)
+        stays = table.table is None
+        reasons.append(table.refused or "")
     going = _going(change, files, mark)
-    return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r))
+    return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r), stays)
 
 
 def _going(

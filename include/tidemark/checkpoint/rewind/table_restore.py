@@ -6,20 +6,24 @@ again; so both go in one commit, which is delta-rs's.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.change import TableChange
+from tidemark.checkpoint.rewind.plan import SinkPlan
 from tidemark.checkpoint.rewind.table_commits import (
     BROUGHT_BACK,
     NOTE,
     TAKEN_BACK,
+    TableCommit,
     gone_files,
     newer_commits,
 )
 from tidemark.commit_point import commit_point
-from tidemark.errors import RewindRefused
+from tidemark.errors import RewindRefused, StorageUnavailable
 from tidemark.storage.delta.place import TablePlace
 
 # A commit of ours is retried by nobody: what was planned is one certain version.
@@ -53,16 +57,18 @@ def take_back_table(change: TableChange, place: TablePlace, backup: str) -> None
     _restore(table, place, change.version, change.query_id, change.batch, note)
 
 
-def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> str | None:
-    """Why the table cannot be brought back to what it was before; None where it can, or has not to
-    be."""
+def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> SinkPlan:
+    """Whether the table can be brought back to what it was before; no change where it need not."""
     table = place.existing()
-    newer = [c for c in newer_commits(place, table.version()) if c.version > change.seen]
-    if len(newer) != table.version() - change.seen:
-        return (
+    newer = _since(change, place, table)
+    if newer is None:
+        return _refused(
+            change,
             f"The log of {change.uri} does not reach back to version {change.seen}, so it cannot "
-            "be told what bringing the table back would undo."
+            "be told what bringing the table back would undo.",
         )
+    if not _holds_query(newer, change):
+        return SinkPlan()
     foreign = [
         commit
         for commit in newer
@@ -71,14 +77,33 @@ def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> s
         and (commit.rows or commit.metadata)
     ]
     if foreign:
-        return (
+        return _refused(
+            change,
             f"Others changed {change.uri} since: {shown(map(str, foreign))}. Bringing the table "
-            "back would undo that."
+            "back would undo that.",
         )
     gone = gone_files(place, table, change.seen)
     if gone:
-        return f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
-    return None
+        return _refused(
+            change, f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
+        )
+    return SinkPlan(change)
+
+
+def _refused(change: TableChange, why: str) -> SinkPlan:
+    return SinkPlan(change, refused=why)
+
+
+def _since(change: TableChange, place: TablePlace, table: DeltaTable) -> list[TableCommit] | None:
+    """The commits since the table was seen, newest first; None where the log does not tell all."""
+    commits = newer_commits(place, table.version())
+    newer = [*takewhile(lambda commit: commit.version > change.seen, commits)]
+    return newer if len(newer) == table.version() - change.seen else None
+
+
+def _holds_query(newer: list[TableCommit], change: TableChange) -> bool:
+    """Has the query's transaction been set: by the rewind, which sets it too, or by a batch?"""
+    return any(change.query_id in commit.batches for commit in newer)
 
 
 @commit_point(
@@ -89,8 +114,18 @@ def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> s
 def bring_back_table(change: TableChange, place: TablePlace, backup: str) -> None:
     """Bring the table and the transaction to what they were when the backup was made."""
     table = place.existing()
-    for commit in newer_commits(place, table.version()):
-        if commit.version <= change.seen or commit.note == f"{BROUGHT_BACK} {backup}":
+    newer = _since(change, place, table)
+    if newer is None:
+        raise StorageUnavailable(
+            f"The log of {change.uri} cannot be read back to version {change.seen} now, so it "
+            "cannot be told whether the table was taken back. It was not changed, and no query can "
+            "start on the checkpoint. Give the command again."
+        )
+    if not _holds_query(newer, change):
+        # A kill, or another writer, came before the table was taken back.
+        return
+    for commit in newer:
+        if commit.note == f"{BROUGHT_BACK} {backup}":
             return
         if commit.rows or commit.metadata or commit.batches:
             break

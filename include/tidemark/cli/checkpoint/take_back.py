@@ -213,7 +213,10 @@ def print_restore(console: Console, plan: RestorePlan, apply: bool) -> None:
         f"{len(change.listed):,} files would be brought back, and {len(plan.going):,} that were "
         "not there then would be removed",
     )
-    _print_sink(console, change, "comes back")
+    if plan.table_stays and change.table is not None:
+        console.print(f"the table {change.table.uri} was not taken back, and stays as it is")
+    else:
+        _print_sink(console, change, "comes back")
     if not apply and not plan.refused:
         console.print("nothing was changed: --apply does it")
 
@@ -294,6 +297,6 @@ def restore_as_json(plan: RestorePlan, applied: bool) -> dict[str, object]:
         "files": len(change.listed),
         "going": first,
         "going_files": count,
-        "table": asdict(change.table) if change.table else None,
+        "table": asdict(change.table) if change.table and not plan.table_stays else None,
         "sink_log": asdict(change.sink_log) if change.sink_log else None,
     }
