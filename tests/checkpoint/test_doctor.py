@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import (
     DATA,
     NOW,
@@ -28,6 +29,7 @@ from tests.checkpoint.damaged import (
     twin,
     write,
 )
+from tests.checkpoint.damages import DAMAGES, DATA_BATCH
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, FindingKind, Severity
 from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 
@@ -143,6 +145,34 @@ def test_an_empty_offset_file_of_a_batch_that_never_ended_may_be_moved_away(kill
     assert "moved away the engine plans" in finding_of(told, FindingKind.LOG_FILE).advice
     remove(killed / "offsets/1")
     assert diagnosis_of(killed).verdict is CheckpointVerdict.CLEAN_END
+
+
+def test_an_empty_offset_file_of_a_batch_that_wrote_state_is_not_just_moved_away(
+    tmp_path: Path,
+) -> None:
+    damage = DAMAGES["offsets-last-of-killed-empty"]
+    folder = unpack(damage.base, tmp_path)
+    damage.act(folder)
+    advice = finding_of(diagnosis_of(folder), FindingKind.LOG_FILE).advice
+    assert (
+        f"`tidemark checkpoint repair` takes the query back to the end of batch {DATA_BATCH - 1}"
+        in advice
+    )
+    assert f"Do not just move offsets/{DATA_BATCH} away" in advice
+    remove(folder / f"offsets/{DATA_BATCH}")
+    told = diagnosis_of(folder)
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    assert FindingKind.STATE_AHEAD in kinds(told)
+
+
+def test_an_empty_offset_file_of_a_first_batch_that_wrote_state_needs_a_new_folder(
+    aggregate: Path,
+) -> None:
+    for path in [*aggregate.glob("offsets/[1-3]"), *aggregate.glob("commits/[0-3]")]:
+        remove(path)
+    write(aggregate / "offsets/0", b"")
+    advice = finding_of(diagnosis_of(aggregate), FindingKind.LOG_FILE).advice
+    assert "start the query in a new folder" in advice
 
 
 def test_a_log_of_a_newer_format_is_unknown_not_damaged(aggregate: Path) -> None:

@@ -158,13 +158,33 @@ def _mending(facts: CheckpointFacts, log: AnyLog, batch: int) -> tuple[str, str]
             "again, with the same offsets.",
         )
     if log.name == "offsets" and batch == facts.offsets.newest and facts.commits.newest != batch:
+        risk = f"Rows of batch {batch} that reached the sink: it is planned anew, with other rows."
+        if facts.operators:
+            return risk, _back_with_state(batch)
         return (
-            f"Rows of batch {batch} that reached the sink: it is planned anew, with other rows.",
+            risk,
             f"Restore the file from a backup. Where there is none: batch {batch} was never "
             f"committed, so with offsets/{batch} and its checksum file moved away the engine plans "
-            "it anew. See first whether the sink holds rows of it.",
+            "it anew. See first whether the sink holds rows of it: a Delta table or a file sink "
+            "would pass over the batch, and `tidemark checkpoint repair` with its `--sink` takes "
+            "them back (a pipeline's it leaves).",
         )
     return "The batch's place in the sources is lost with the file.", _RESTORE
+
+
+def _back_with_state(batch: int) -> str:
+    """What to do where a batch that may have written state was planned and not committed."""
+    way = (
+        f"`tidemark checkpoint repair` takes the query back to the end of batch {batch - 1}, with "
+        "its `--sink` and the state above (a pipeline's it leaves)"
+        if batch
+        else "start the query in a new folder, and remove rows of its first batch from the sink"
+    )
+    return (
+        f"Restore the file from a backup. Where there is none: {way}. Do not just move "
+        f"offsets/{batch} away: state that the batch has written would be ahead of the log, and be "
+        "loaded without an error once the query comes to its version."
+    )
 
 
 def _read_at_start(log: AnyLog) -> tuple[int, ...]:
