@@ -46,7 +46,7 @@ from tidemark.upkeep.maintenance.maintain import (
 )
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Work
 from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_log, plan_table
-from tidemark.upkeep.maintenance.readers import TableReader
+from tidemark.upkeep.maintenance.readers import TableReader, readers
 
 KEEP = Maintenance()
 DAYS = [date(2026, 7, 1), date(2026, 7, 2)]
@@ -359,6 +359,69 @@ def test_entries_of_the_logs_of_ops_go_after_days_and_those_of_other_tables_stay
     assert before <= log_of(place.places.bronze)
     known = DeltaTable(place.places.runs).to_pyarrow_dataset()
     assert len(found(known, "clicks")) == 26
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path) -> Place:
+    """A pipeline whose bronze has lost the first entries of its log, by maintenance."""
+    place = Place(tmp_path)
+    for _ in range(12):
+        bronze(place, now())
+    DeltaTable(place.places.bronze).create_checkpoint()
+    age_log(place.places.bronze)
+    maintain_pipeline(place.pipeline, place.settings, "m", now())
+    assert f"{0:020}.json" not in log_of(place.places.bronze)
+    return place
+
+
+def read_batch(place: Place, batch: int, committed: bool) -> Path:
+    """A batch of the table's query that has read bronze as it is now; its offsets."""
+    table, folder = DeltaTable(place.places.bronze), query_of(place)
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "metadata").write_text(json.dumps({"id": "11111111-1111-1111-1111-111111111111"}))
+    end = {
+        "sourceVersion": 1, "reservoirId": str(table.metadata().id), "index": -1,
+        "reservoirVersion": table.version() + 1, "isStartingVersion": False,
+    }  # fmt: skip
+    head = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
+    offsets = folder / "offsets" / str(batch)
+    offsets.write_text("\n".join(["v1", json.dumps(head), json.dumps(end)]))
+    if committed:
+        (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return offsets
+
+
+def query_of(place: Place) -> Path:
+    return Path(place.places.query_checkpoint("per_10m", 1))
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_new_table_that_is_not_published_needs_bronze_as_its_first_batch_found_it(
+    cleaned: Place, committed: bool
+) -> None:
+    place = cleaned
+    query_of(place).mkdir(parents=True)
+    (query_of(place) / "metadata").write_text('{"id":"11111111-1111-1111-1111-111111111111"}')
+    assert bronze_plan(place).refused is None
+    found = DeltaTable(place.places.bronze).version()
+    offsets = read_batch(place, 0, committed)
+    bronze(place, now())
+    if committed:
+        read_batch(place, 1, committed)
+    of_bronze = readers(place.pipeline, place.settings)[place.places.bronze]
+    assert min(one.first for one in of_bronze) == found
+    assert bronze_plan(place).refused is None
+    # It has waited for longer than half of the retention: files that it reads could go.
+    aged(offsets, 6)
+    plan = bronze_plan(place)
+    assert plan.refused is not None
+    assert plan.advice == "Run the pipeline, to its end."
+
+
+def bronze_plan(place: Place) -> MaintenancePlan:
+    plans = plan_maintenance(place.pipeline, place.settings, now())
+    return next(plan for plan in plans if plan.name == "bronze")
 
 
 def test_a_table_of_a_pipeline_may_be_called_ops_and_lives_beside_its_tables_of_ops(

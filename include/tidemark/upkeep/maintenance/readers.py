@@ -23,6 +23,8 @@ from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 
+_RUN = "Run the pipeline, to its end."
+
 
 @dataclass(frozen=True)
 class TableReader:
@@ -58,17 +60,37 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
 
 def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     checkpoint = one.place
-    if checkpoint.query_id() is not None:
-        last = checkpoint.last_batch("commits")
-        # The first batch reads the files that are there, not the commits of before.
-        first = one.published + 1 if last is None else checkpoint.delta_version(last)
-        waiting, advice = _query_waits(bronze, first, checkpoint), "Run the pipeline, to its end."
-        yield TableReader(f"the query of {one.table}", first, waiting, advice)
-        # A repair looks for late rows in all that gold does not stand for. In append mode that may
-        # be rows of weeks, until gold is so many versions behind that it notes them.
-        unnoted = one.published + 1
-        waiting = _waiting(bronze, unnoted)
-        yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
+    if checkpoint.query_id() is None:
+        return
+    last = checkpoint.last_batch("commits")
+    if one.published < 0:
+        yield from _of_unpublished(one, bronze, last)
+        return
+    first = one.published + 1 if last is None else checkpoint.delta_version(last)
+    waiting = _query_waits(bronze, first, checkpoint)
+    yield TableReader(f"the query of {one.table}", first, waiting, _RUN)
+    # A repair looks for late rows in all that gold does not stand for. In append mode that may
+    # be rows of weeks, until gold is so many versions behind that it notes them.
+    unnoted = one.published + 1
+    waiting = _waiting(bronze, unnoted)
+    yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
+
+
+def _of_unpublished(one: InUse, bronze: TablePlace, last: int | None) -> Iterator[TableReader]:
+    """Its first batch reads the files that are there when it is planned, not the commits of
+    before: their entries may be gone."""
+    checkpoint = one.place
+    offsets = checkpoint.batches("offsets")
+    if last is None and not offsets:
+        return
+    began = max(checkpoint.delta_version(0) - 1, 0) if 0 in offsets else 0
+    first = began + 1 if last is None else checkpoint.delta_version(last)
+    waiting = _query_waits(bronze, first, checkpoint)
+    yield TableReader(f"the query of {one.table}", first, waiting, _RUN)
+    # Until it is published, the first batch is repeated over that version of the table, and looked
+    # through for late rows.
+    waiting = _planned_at(checkpoint) or waiting
+    yield TableReader(f"the repair of late rows of {one.table}", began, waiting, _RUN)
 
 
 def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[TableReader]:
