@@ -155,6 +155,14 @@ def test_a_check_that_fails_again_once_it_was_mended_is_what_the_run_is_accepted
     assert overridden.check == "total > 0"
     held.gated(run, at(14, 4))
     assert len(held.verdicts()) == 16, "the newest validation said the same"
+    accept(held.place.pipeline, run, held.settings, KNOWN, at(14, 5))
+    assert len(held.verdicts()) == 16, "of the newest override as well"
+    for minute, least in ((6, -10), (7, 0)):
+        held.check({"fail": f"total > {least}"})
+        held.gated(run, at(14, minute))
+    accept(held.place.pipeline, run, held.settings, KNOWN, at(14, 8))
+    accepted = sorted(row["time"] for row in held.verdicts() if row["accepted"])
+    assert accepted == [at(14, 3), at(14, 8)], "what was found since, somebody overrode anew"
 
 
 def test_a_verdict_has_its_evidence_in_ops_quality(held: Held) -> None:

@@ -229,11 +229,12 @@ def test_nor_is_one_whose_change_no_row_tells(kept: Migrated) -> None:
         kept.back()
 
 
-@pytest.mark.parametrize("first", [at(12, day=5), None])
+@pytest.mark.parametrize("first", [at(12, day=5), at(0, day=5), None], ids=["same", "longer", ""])
 def test_windows_that_were_open_then_go_back_however_old_they_are(
     kept: Migrated, first: datetime | None
 ) -> None:
-    """Their rows are all there. A note without a range tells of no window that changed."""
+    """Their rows are all there, also where the windows since are longer ones that had begun before.
+    A note without a range tells of no window that changed."""
     kept.migrate(*SAME)
     kept.ingest((at(12, 3, day=5), 5))
     kept.publish((SAME[0], (at(12, day=5), 14, "final", 0)), first)
@@ -289,6 +290,20 @@ def test_an_accepted_change_of_gold_is_not_undone(migrated: Migrated) -> None:
         migrated.back()
     assert "there again. Nothing was written; generation 2 goes on." in str(no.value)
     assert migrated.totals() == [9]
+
+
+def test_what_was_accepted_of_the_bronze_that_a_join_reads_is_no_change_of_gold(
+    migrated: Migrated,
+) -> None:
+    """It is noted in gold all the same."""
+    gold = migrated.place.warehouse.gold("per_10m")
+    note = AcceptedNote(up_to=7, reason="a file was added", by="Ada")
+    gold.existing().alter.set_table_properties(
+        {"tidemark.accepted.other": "7"},
+        raise_if_not_exists=False,
+        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
+    )
+    migrated.back()
 
 
 def test_the_plan_says_that_a_change_of_gold_which_nobody_accepted_is_undone(

@@ -76,7 +76,12 @@ def record_verdicts(
     written = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
     validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *written])
-    if any(row["validation"] == validation for row in _newest(table, run, accepted is not None)):
+    last = _newest(table, run, accepted is not None)
+    if accepted is not None and last:
+        # One of before the newest validation overrides nothing of it.
+        validated = _newest(table, run, accepted=False)
+        last = [row for row in last if not validated or row["time"] >= validated[0]["time"]]
+    if any(row["validation"] == validation for row in last):
         return
     same = {"time": time, "validation": validation, "data_docs": data_docs}
     same |= {"accepted": reason, "accepted_by": by, "versions": versions or None}

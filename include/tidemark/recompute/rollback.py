@@ -191,7 +191,8 @@ def _changed_and_frozen(
     if frozen_ms is None:
         return False
     # The migration's own commit is of all windows: the rows tell what it has changed.
-    changed = _changed_from_ms(warehouse.gold(table).existing(), before.version + 1)
+    gold = warehouse.gold(table).existing()
+    changed = _changed_from_ms(operator, gold, before.version + 1)
     if any(_first_start_ms(operator, start_ms) < frozen_ms for start_ms in changed):
         return True
     others = {
@@ -204,13 +205,17 @@ def _changed_and_frozen(
     return counts.frozen > 0
 
 
-def _changed_from_ms(gold: DeltaTable, after: int) -> Iterator[int]:
-    """The earliest start of a window that each publish behind a version of gold changed."""
+def _changed_from_ms(operator: Operator, gold: DeltaTable, after: int) -> Iterator[int]:
+    """The earliest start of a window that each publish behind a version of gold changed otherwise
+    than by rows: those tell it better, for a window since may begin before the former one that has
+    its rows."""
     for commit in newest_first(gold):
         if commit["version"] <= after:
             return
         note = note_of(commit)
-        if isinstance(note, PublishedNote) and note.start_ms is not None:
+        if not isinstance(note, PublishedNote) or note.start_ms is None:
+            continue
+        if note.trigger is not None or operator.lookups:
             yield note.start_ms
 
 

@@ -140,6 +140,26 @@ def test_a_restore_stops_a_query_that_waits_where_it_plans_its_next_batch(
     assert bytes_of(made.checkpoint) == before
 
 
+def test_a_restore_that_died_can_be_followed_by_the_rewind_again(made: WithSinks) -> None:
+    """The mark has the name of a file that goes then: it stays until no query can start wrongly."""
+    from tests.kit.killed import killed
+
+    before = bytes_of(made.checkpoint)
+    sink = ("--sink", made.sink("delta"))
+    rewind = ("rewind", made.checkpoint, "--to-batch", "3", *sink)
+    backup = done(*rewind)["backup"]
+    for log in ("offsets", "commits"):
+        shutil.copy(made.checkpoint / log / "3", made.checkpoint / log / "4")
+    made.append(4)
+    with killed("after", "checkpoint stopped", 1):
+        command("restore", backup, *sink, "--apply")
+    assert command(*rewind, "--apply").exit_code == 1
+    assert is_mark(made.checkpoint / "offsets/5")
+    assert command("restore", backup, *sink, "--apply").exit_code == 0
+    assert bytes_of(made.checkpoint) == before
+    assert (made.rows(), made.transaction()) == ([*range(LAST + 1)], LAST)
+
+
 def is_mark(file: Path) -> bool:
     return file.is_file() and file.read_text().startswith(STOP_MARK)
 

@@ -84,7 +84,7 @@ def finish(
 ) -> CheckpointSnapshot:
     """Carry out what is left to do; what is done already is not done again."""
     _take_back_sink(change, place, mark)
-    take_back_files(change, place)
+    take_back_files(change, place, mark)
     left = _proven(change, place, mark, now)
     remove_mark(place, mark)
     return left
@@ -125,9 +125,11 @@ def _sink_is_as_it_was(change: CheckpointChange, place: FilePlace) -> bool:
     after_a_kill="before and in between: files of later batches are left, and no query starts; "
     "after: none are; a repetition removes the rest",
 )
-def take_back_files(change: CheckpointChange, place: FilePlace) -> None:
+def take_back_files(change: CheckpointChange, place: FilePlace, mark: StopMark) -> None:
     """Remove what goes, in its order, and write what is to be written."""
-    place.remove_files([place.below(name) for name in change.removed])
+    # The mark of a restore that died may have the name of a file that goes: it goes last of all.
+    going = [name for name in change.removed if name not in mark.files]
+    place.remove_files([place.below(name) for name in going])
     for name, text in change.written.items():
         place.fence()
         write_bytes(place.below(name), text.encode(), place.options)

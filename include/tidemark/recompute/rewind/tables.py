@@ -158,7 +158,8 @@ def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: in
     accepted = [
         note for one in _since(table, version) if isinstance(note := note_of(one), AcceptedNote)
     ]
-    if accepted:
+    # A table that joins notes in its gold what was accepted of the other pipeline's bronze.
+    if accepted and commits_by_hand(table, place, version, accepted=False):
         yield (
             f"What was changed by hand in {place.uri} was accepted since ({accepted[0].reason}, by "
             f"{accepted[0].by}), and going back would undo it: rows that were removed would be "
