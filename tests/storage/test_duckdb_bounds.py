@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha512
@@ -68,7 +69,8 @@ def test_an_answer_in_a_file_has_the_types_that_are_asked_for_and_outlives_its_b
         found = arrow_of(connection.sql(sql), asked)
     assert found.schema == asked
     assert found["n"].to_pylist() == [*reversed(range(300_000))]
-    assert not [*tmp_path.iterdir()], "a file without a name"
+    (own,) = tmp_path.iterdir()
+    assert [one.name for one in own.iterdir()] == ["lock"], "a file without a name"
 
 
 def test_a_publish_that_memory_does_not_do_for_says_what_to_set_and_leaves_gold(
@@ -87,43 +89,89 @@ def test_a_publish_that_memory_does_not_do_for_says_what_to_set_and_leaves_gold(
     assert windows.gold("key", "total") == [(key, 1) for key in sorted(texts)]
 
 
-KILLED = """
+PROCESS = """
 import os, signal, sys
+from pathlib import Path
 from tidemark.pipeline.settings.duckdb_limits import DuckDBLimits
-from tidemark.storage.duckdb_bounds import bound_memory
+from tidemark.storage.duckdb_bounds import bound_memory, bounds
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+parent = Path(sys.argv[1])
 bound_memory(DuckDBLimits(memory_limit="60MB", temp_directory=sys.argv[1]))
-with duckdb_in_utc() as connection:
-    connection.execute("CREATE TEMP TABLE t AS SELECT range || 'a' FROM range(6000000)")
-    print(len(os.listdir(sys.argv[1])), flush=True)
-    if sys.argv[2] == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
+def spilled():
+    with duckdb_in_utc() as connection:
+        connection.execute("CREATE TEMP TABLE t AS SELECT range || 'a' FROM range(6000000)")
+        return {*Path(str(bounds()["temp_directory"])).glob("duckdb_temp*")}
+found = spilled()
+assert found
+if sys.argv[2] == "forked":
+    child = os.fork()
+    if not child:
+        assert spilled().isdisjoint(found)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len([*parent.iterdir()]) == 2
+print("ready", flush=True)
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "waits":
+    sys.stdin.read()
 """
 
 
-def test_what_a_killed_process_left_goes_with_the_next_one(tmp_path: Path) -> None:
-    for how, code in (("killed", -signal.SIGKILL), ("ended", 0)):
-        command = [sys.executable, "-c", KILLED, str(tmp_path), how]
-        ended = subprocess.run(
-            command, timeout=HUNG_SECONDS, check=False, capture_output=True, text=True
-        )
-        assert ended.returncode == code, ended.stderr
-        assert int(ended.stdout) > 0
-        assert bool([*tmp_path.iterdir()]) is (how == "killed")
+def process(folder: Path, how: str) -> subprocess.Popen[str]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, str(folder), how],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    return started
 
 
-def test_without_a_folder_in_the_settings_it_is_one_that_nobody_else_may_look_into(
+def test_each_process_has_a_folder_of_its_own_and_removes_those_of_ended_ones(
+    tmp_path: Path,
+) -> None:
+    """Two that share one read each other's rows, where their numbers are equal."""
+    waiting = process(tmp_path, "waits")
+    (of_waiting,) = tmp_path.iterdir()
+    assert of_waiting.stat().st_mode & 0o777 == 0o700
+    killed = process(tmp_path, "killed")
+    assert killed.wait(HUNG_SECONDS) == -signal.SIGKILL
+    assert len([*tmp_path.iterdir()]) == 2
+    forked = process(tmp_path, "forked")
+    assert forked.wait(HUNG_SECONDS) == 0
+    assert [*tmp_path.iterdir()] == [of_waiting]
+    waiting.communicate(timeout=HUNG_SECONDS)
+    assert waiting.returncode == 0
+    assert not [*tmp_path.iterdir()]
+
+
+def test_without_a_folder_in_the_settings_it_lies_among_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder = Path(str(bounds()["temp_directory"]))
-    assert folder == tmp_path / f"tidemark-duckdb-{os.getuid()}"
-    assert folder.stat().st_mode & 0o777 == 0o700
-    folder.rmdir()
-    (tmp_path / "of_others").mkdir()
-    folder.symlink_to(tmp_path / "of_others")
-    with pytest.raises(SettingsInvalid, match="belongs to somebody else"):
+    assert Path(str(bounds()["temp_directory"])).parent == tmp_path
+    (tmp_path / "file").write_text("")
+    bound_memory(DuckDBLimits(temp_directory=str(tmp_path / "file")))
+    with pytest.raises(SettingsInvalid, match=r"DuckDB has no folder.*temp_directory: …"):
         bounds()
+
+
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_a_full_disk_says_what_to_set(
+    most: int, monkeypatch: pytest.MonkeyPatch, as_before: None
+) -> None:
+    monkeypatch.setattr(duckdb_in_utc, "MOST_IN_MEMORY", most)
+
+    def full(*_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pa.ipc, "new_file", full)
+    expected = pytest.raises(MemoryExhausted, match="temp_directory") if not most else nullcontext()
+    with expected:
+        held(iter(VALUES.to_batches()), VALUES.schema)
 
 
 @pytest.mark.parametrize(

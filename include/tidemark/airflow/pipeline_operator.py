@@ -16,6 +16,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.connections import airflow_variable
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.acceptance import BY_AIRFLOW
+from tidemark.storage.duckdb_bounds import bound_memory
 
 
 def hand_down_connections(settings: Settings) -> None:
@@ -63,6 +64,7 @@ class SettingsOperator(BaseOperator):
     def own_settings(self) -> Settings:
         """Raises SettingsInvalid: a task's `as_task_failure` tells of it."""
         settings = load_settings(self.settings_file, root=self.root)
+        bound_memory(settings.duckdb)
         hand_down_connections(settings)
         return settings
 

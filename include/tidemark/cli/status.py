@@ -18,6 +18,7 @@ from tidemark.cli.options import SettingsFile
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.storage.duckdb_bounds import bound_memory
 
 if TYPE_CHECKING:
     from tidemark.runs.status.pipeline_status import PipelineStatus
@@ -54,6 +55,7 @@ def status(
     from tidemark.runs.status.recorded_status import all_statuses
 
     loaded, now = load_settings(settings), datetime.now(UTC)
+    bound_memory(loaded.duckdb)
     statuses = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now, full)
     if json:
         print_statuses(statuses)

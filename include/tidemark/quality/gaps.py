@@ -36,6 +36,8 @@ def judge_gaps(rows: PlannedRows) -> Iterator[CheckVerdict]:
         if isinstance(check.asked, Gaps):
             try:
                 expected, missing, observed = _gaps(rows, check, check.asked)
+            except duckdb.OutOfMemoryException:
+                raise
             except (duckdb.Error, ValueError, ArithmeticError) as error:
                 expected, missing, observed = 0, None, f"nobody can tell: {error}"
             yield CheckVerdict(

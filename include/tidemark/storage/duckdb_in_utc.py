@@ -7,6 +7,7 @@ ours (`arrow_of`): so the rows that a publish reads and writes are as many as th
 from __future__ import annotations
 
 import atexit
+import errno
 import mmap
 import os
 import signal
@@ -39,12 +40,7 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except duckdb.OutOfMemoryException as error:
-        raise MemoryExhausted(
-            f"DuckDB lacks memory, or room for its files in {bounds()['temp_directory']}: {error}\n"
-            "What was written before stays; what was being computed is not written. Give it more "
-            "(`duckdb: {memory_limit: …}` in the settings), or a larger disk "
-            "(`temp_directory` there), and run again."
-        ) from error
+        raise _exhausted(error) from error
     except (duckdb.FatalException, duckdb.InternalException):
         # Such an error ends the database for all that comes after it.
         _opened.cache_clear()
@@ -53,6 +49,15 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
         if str(error) == _INTERRUPTED:
             _hear_again()
         raise
+
+
+def _exhausted(error: Exception) -> MemoryExhausted:
+    return MemoryExhausted(
+        f"DuckDB lacks memory, or room for its files in {bounds()['temp_directory']}: {error}\n"
+        "What was written before stays; what was being computed is not written. Give it more "
+        "(`duckdb: {memory_limit: …}` in the settings), or a larger disk "
+        "(`temp_directory` there), and run again."
+    )
 
 
 def _hear_again() -> None:
@@ -79,7 +84,8 @@ def arrow_of(found: duckdb.DuckDBPyRelation, schema: pa.Schema | None = None) ->
 
 
 def held(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """The rows of some batches; many are held by a file without a name, which goes with them."""
+    """The rows of some batches; many are held by a file without a name, which goes with them.
+    Raises MemoryExhausted where the disk is full."""
     kept, size, rest = list[pa.RecordBatch](), 0, iter(batches)
     for batch in rest:
         kept.append(batch)
@@ -89,12 +95,17 @@ def held(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     else:
         return pa.Table.from_batches(kept, schema)
     with tempfile.TemporaryFile(dir=str(bounds()["temp_directory"])) as file:
-        with pa.ipc.new_file(file, schema) as writer:
-            while kept:
-                writer.write_batch(kept.pop(0))
-            for batch in rest:
-                writer.write_batch(batch)
-        file.flush()
+        try:
+            with pa.ipc.new_file(file, schema) as writer:
+                while kept:
+                    writer.write_batch(kept.pop(0))
+                for batch in rest:
+                    writer.write_batch(batch)
+            file.flush()
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise _exhausted(error) from error
+            raise
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
 
