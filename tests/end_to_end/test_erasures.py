@@ -277,6 +277,30 @@ def test_rejects_go_by_the_row_that_their_text_gives_and_so_do_those_that_were_r
     check_whole(spark, place)
 
 
+@LONG
+def test_a_reject_on_which_an_expression_fails_is_asked_for_by_its_own_columns_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    derive = {"who": "upper(key)", "ratio": "10 / amount"}
+    place = Place(tmp_path / "root", clicks(source={**SOURCE, "derive": derive}))
+    landed(place, 0, (0, "a", 1, "a0"), (1, PERSON, 5, "p0"), (2, PERSON, 0, "p1"))
+    succeed(spark, place, "run-0")
+    (reason,) = place.rejects().column("reason").to_pylist()
+    assert reason == "expression"
+    own = erased(spark, place, dry_run=True, where=f"key = '{PERSON}'")
+    assert (own.rows, own.unread) == ({"bronze": 1, "rejects": 1}, 0)
+
+    where = f"who = '{PERSON.upper()}'"
+    refused = erase_warm(spark, place, where=where).error
+    assert refused is not None
+    assert "1 rejects of clicks give no row by today's file" in refused.message
+    left = erased(spark, place, dry_run=True, where=where, texts=("nobody",))
+    assert (left.rows, left.unread) == ({"bronze": 1, "rejects": 0}, 1)
+    result = erased(spark, place, where=where, texts=(PERSON,))
+    assert (result.rows, result.unread) == ({"bronze": 1, "rejects": 1}, 0)
+    assert held_in(place) == []
+
+
 def cases() -> Iterator[Any]:
     for point, time in POINTS:
         for when in ("before", "after"):

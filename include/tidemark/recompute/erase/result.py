@@ -16,11 +16,11 @@ class EraseResult(ActResult):
 
     `erasure` is its id, None where it did not come to a plan, or where only to let runs go on was
     left; `begun`: the pipeline was stopped for it. `rows` are those that go, by table, `unread` the
-    rejects that give no row and stay, `windows` the rows of each table's gold that change, by the
-    plan. `goes` are the files that go of those that were there when it was planned, by folder, and
-    `stays` says what lies elsewhere, and what to do; `sources` are files of it, as far as a
-    thousand. `tables` are the tables' new pins, `published` the windows that differ in gold,
-    `checks` those that did not pass.
+    rejects that the condition cannot be asked of and that stay, `windows` the rows of each table's
+    gold that change, by the plan. `goes` are the files that go of those that were there when it was
+    planned, by folder, and `stays` says what lies elsewhere, and what to do; `sources` are files of
+    it, as far as a thousand. `tables` are the tables' new pins, `published` the windows that differ
+    in gold, `checks` those that did not pass.
     """
 
     erasure: str | None = None
@@ -52,7 +52,7 @@ def erase_lines(result: EraseResult) -> Iterator[str]:
     if result.unread:
         yield (
             f"  left: {counted(result.unread, 'reject')} with none of the texts, of which today's "
-            "file makes no row"
+            "file makes no row that the condition can be asked of"
         )
     for name, rows in result.windows.items():
         yield f"  {name}: {counted(rows, 'changed row')} of gold; it begins a new generation"

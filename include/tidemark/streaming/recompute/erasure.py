@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import ErasureRefused, ErasureUnproven
+from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.recompute.erase.change import BRONZE, REJECTS, REPLAYED, RETRACTED, ErasedRows
 from tidemark.recompute.erase.record import erased_place
 from tidemark.recompute.replay.rejudged import REJECT_FILE, REJECT_ID
@@ -24,6 +25,7 @@ from tidemark.runs.requests import EraseRequest
 from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import MENDED
 from tidemark.streaming.arrow_rows import frame_of
+from tidemark.streaming.derive import FAILED
 from tidemark.streaming.inputs import counting
 from tidemark.streaming.recompute.replaying import rows_of_rejects
 from tidemark.streaming.recompute.retraction import (
@@ -58,8 +60,8 @@ class FoundRows:
 @dataclass(frozen=True)
 class ToErase:
     """All that goes. `bronze`: of bronze, None where none of its rows does; `held` its rows, None
-    where they are too many; `unread` rejects give no row, so that the condition cannot be asked of
-    them; `sources` are the source's files whose rows go, as far as a thousand of them."""
+    where they are too many; of `unread` rejects the condition cannot be asked; `sources` are the
+    source's files whose rows go, as far as a thousand of them."""
 
     tables: tuple[FoundRows, ...]
     bronze: Hits | None
@@ -72,7 +74,7 @@ def to_erase(
     spark: SparkSession, run: Run, asked: EraseRequest, version: int, now: datetime
 ) -> ToErase:
     """Find them; nothing is written. ErasureRefused where it is no condition, where none is found,
-    or where rejects give no row and no text is named by which they are found."""
+    or where it cannot be asked of some rejects and no text is named by which they are found."""
     assert asked.where is not None
     if fault := where_fault(spark, run, asked.where, version):
         raise ErasureRefused(f"{fault} {_UNTOUCHED}")
@@ -101,10 +103,11 @@ def to_erase(
     going = sum(one.rows for one in found)
     if unread and not asked.texts:
         raise ErasureRefused(
-            f"{unread:,} rejects of {run.pipeline.name} give no row by today's file, so nobody can "
-            f"say whether the condition hits them. {_UNTOUCHED} Say by which text those are found "
-            "that are to go (--text, once or several times): the name or number as it stands in a "
-            "record, say. Or mend what can be mended before (`tidemark rejects replay`)."
+            f"{unread:,} rejects of {run.pipeline.name} give no row by today's file that the "
+            f"condition can be asked of, so nobody can say whether it hits them. {_UNTOUCHED} Say "
+            "by which text those are found that are to go (--text, once or several times): the "
+            "name or number as it stands in a record, say. Or mend what can be mended before "
+            "(`tidemark rejects replay`)."
         )
     if not going:
         raise ErasureRefused(
@@ -141,7 +144,7 @@ def _of_retracted(held: DataFrame, bronze: DataFrame, where: str) -> DataFrame:
 def _of_rejects(
     spark: SparkSession, held: DataFrame, run: Run, asked: EraseRequest, now: datetime
 ) -> tuple[DataFrame, int]:
-    """Rejects, with which of them go, and how many of the others give no row."""
+    """Rejects, with which of them go, and of how many others the condition cannot be asked."""
     assert asked.where is not None
     named = held.withColumn(REJECT_FILE, F.col(FILE_NAME))
     texts = [F.coalesce(F.col("raw_bytes").cast("string"), F.col("raw")), F.col("detail")]
@@ -153,8 +156,12 @@ def _of_rejects(
     )
     marked = named.withColumn("_named", holding)
     given = rows_of_rejects(marked.where("NOT _named"), run, now)
-    unread = given.where("_reason IS NOT NULL").count()
-    keys = counting(given.where("_reason IS NULL"), asked.where)
+    untold = F.col("_reason").isNotNull()
+    if columns_read(asked.where, run.pipeline.source.derive):
+        # Where one failed all derived columns are null, and a condition on one hits nobody.
+        untold |= F.col(FAILED).isNotNull()
+    unread = given.where(untold).count()
+    keys = counting(given.where(~untold), asked.where)
     found = keys.select(F.col(REJECT_ID), F.col("_batch").alias("_of_batch")).distinct().toArrow()
     ids = F.broadcast(frame_of(spark, found).withColumn("_given", F.lit(True)))
     same = (F.col("id") == F.col(REJECT_ID)) & (F.col("_batch") == F.col("_of_batch"))
