@@ -301,6 +301,57 @@ def test_a_reject_on_which_an_expression_fails_is_asked_for_by_its_own_columns_a
     assert held_in(place) == []
 
 
+@LONG
+def test_of_a_mended_reject_the_text_that_was_read_is_asked_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = [{"name": "negative", "reject": "amount < 0"}]
+    place = Place(tmp_path / "root", clicks(source={**SOURCE, "rules": rules}))
+    landed(place, 0, (0, "a", 1, "a0"), (1, PERSON, 5, "p0"), (2, PERSON, -5, "p1"), "none", "[]")
+    succeed(spark, place, "run-0")
+    ids = {one["raw"]: one["id"] for one in place.rejects().to_pylist()}
+    (theirs,) = (name for raw, name in ids.items() if PERSON in raw)
+    lines = (
+        {"id": theirs, "raw": row(2, "b", 5, "p1")},
+        {"id": ids["none"], "raw": row(3, "c", 1, "c0")},
+        {"id": ids["[]"], "raw": row(4, PERSON, 2, "p2")},
+    )
+    replayed(spark, place, mended=mended(place, *lines))
+    succeed(spark, place, "run-1")
+
+    # Of one the text that was read is hit, of one that which mended it, and of one it is no row.
+    refused = erase_warm(spark, place, where=f"key = '{PERSON}'").error
+    assert refused is not None
+    assert "1 rejects of clicks give no row by today's file" in refused.message
+    result = erased(spark, place, where=f"key = '{PERSON}'", texts=("nobody",))
+    assert result.rows == {"bronze": 2, "rejects": 0, "replayed": 2}
+    assert result.unread == 1
+    assert held_in(place) == []
+
+
+@LONG
+def test_a_mended_reject_of_which_no_text_can_be_asked_is_counted_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "root", clicks(source=SOURCE), max_line_bytes=5_000)
+    landed(place, 0, (0, "a", 1, "a0"), "x" * 6_000, "[]")
+    succeed(spark, place, "run-0")
+    ids = {one["reason"]: one["id"] for one in place.rejects().to_pylist()}
+    (other,) = (name for reason, name in ids.items() if reason != "too large")
+    # A record that was too large is asked for by what mended it.
+    lines = (
+        {"id": ids["too large"], "raw": row(1, PERSON, 1, "p0")},
+        {"id": other, "raw": {**row(2, "b", 1, "b0"), "amount": None}},
+    )
+    replayed(spark, place, mended=mended(place, *lines))
+    columns = {**SOURCE["columns"], "amount": "long not null"}
+    place.content = clicks(source={**SOURCE, "columns": columns})
+    succeed(spark, place, "run-1")
+    where = f"key = '{PERSON}'"
+    found = erased(spark, place, dry_run=True, where=where, texts=("nobody",))
+    assert (found.rows["replayed"], found.unread) == (1, 1)
+
+
 def cases() -> Iterator[Any]:
     for point, time in POINTS:
         for when in ("before", "after"):

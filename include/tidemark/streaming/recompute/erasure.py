@@ -1,6 +1,7 @@
 """Which rows an erasure takes out: of bronze and of what was retracted those that the condition
-hits; of rejects, and of those that were replayed, those whose text gives such a row by today's
-columns, or holds a text that was named. The rows that stay in their files are written beside them.
+hits; of rejects, and of those that were replayed, those of which a text, as it was read or as it
+was mended, gives such a row by today's columns, or holds a text that was named. The rows that stay
+in their files are written beside them.
 
 They pass through Spark's tasks, and not the driver; of rejects the driver holds ids.
 """
@@ -60,8 +61,8 @@ class FoundRows:
 @dataclass(frozen=True)
 class ToErase:
     """All that goes. `bronze`: of bronze, None where none of its rows does; `held` its rows, None
-    where they are too many; of `unread` rejects the condition cannot be asked; `sources` are the
-    source's files whose rows go, as far as a thousand of them."""
+    where they are too many; of `unread` rejects the condition cannot be asked, or of one of their
+    texts; `sources` are the source's files whose rows go, as far as a thousand of them."""
 
     tables: tuple[FoundRows, ...]
     bronze: Hits | None
@@ -106,8 +107,8 @@ def to_erase(
             f"{unread:,} rejects of {run.pipeline.name} give no row by today's file that the "
             f"condition can be asked of, so nobody can say whether it hits them. {_UNTOUCHED} Say "
             "by which text those are found that are to go (--text, once or several times): the "
-            "name or number as it stands in a record, say. Or mend what can be mended before "
-            "(`tidemark rejects replay`)."
+            "name or number as it stands in a record, say. To mend one before (`tidemark rejects "
+            "replay`) does not spare it: the text that was read is asked too."
         )
     if not going:
         raise ErasureRefused(
@@ -160,10 +161,13 @@ def _of_rejects(
     if columns_read(asked.where, run.pipeline.source.derive):
         # Where one failed all derived columns are null, and a condition on one hits nobody.
         untold |= F.col(FAILED).isNotNull()
-    unread = given.where(untold).count()
-    keys = counting(given.where(~untold), asked.where)
-    found = keys.select(F.col(REJECT_ID), F.col("_batch").alias("_of_batch")).distinct().toArrow()
+    key = [F.col(REJECT_ID), F.col("_batch").alias("_of_batch")]
+    found = counting(given.where(~untold), asked.where).select(*key).distinct().toArrow()
     ids = F.broadcast(frame_of(spark, found).withColumn("_given", F.lit(True)))
+    left = given.where(untold).select(*key).join(ids, [REJECT_ID, "_of_batch"], "left_anti")
+    # One without an id is of a version before 0.2, and has one text.
+    one = F.coalesce(F.col(REJECT_ID), F.monotonically_increasing_id().cast("string"))
+    unread = left.select(one, "_of_batch").distinct().count()
     same = (F.col("id") == F.col(REJECT_ID)) & (F.col("_batch") == F.col("_of_batch"))
     joined = marked.join(ids, same, "left").drop(REJECT_ID, "_of_batch")
     is_hit = F.col("_named") | F.coalesce("_given", F.lit(False))

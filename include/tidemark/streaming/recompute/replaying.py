@@ -154,13 +154,15 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
 
 
 def rows_of_rejects(rejects: DataFrame, run: Run, now: datetime) -> DataFrame:
-    """What rejects give by today's columns, as they are kept: `id` as REJECT_ID, and where they
-    give a row, bronze's columns of it, also where a rule would reject it; the others have a
-    `_reason`."""
-    record = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
+    """What the texts of rejects give by today's columns, each text for itself: the one that was
+    read, and the one that mended it. `id` as REJECT_ID, and where a text gives a row, bronze's
+    columns of it, also where a rule would reject it; the others have a `_reason`."""
+    texts = rejects.withColumn("raw_bytes", F.coalesce("raw_bytes", F.col("raw").cast("binary")))
     if MENDED in rejects.columns:
-        record = F.coalesce(F.col(MENDED).cast("binary"), record)
-    texts = rejects.where(record.isNotNull()).withColumns({"raw_bytes": record})
+        # It is whole, also where what was read was too large to be.
+        whole = {"raw_bytes": F.col(MENDED).cast("binary"), "reason": F.lit(None).cast("string")}
+        texts = texts.unionByName(rejects.withColumns(whole))
+    texts = texts.where("raw_bytes IS NOT NULL")
     lines = _lines(_as_read(_carried(texts, run), None), run, _batch(run, now))
     return derived(lines, run.pipeline.source)
 
