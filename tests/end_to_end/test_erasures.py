@@ -352,6 +352,32 @@ def test_a_mended_reject_of_which_no_text_can_be_asked_is_counted_once(
     assert (found.rows["replayed"], found.unread) == (1, 1)
 
 
+@LONG
+def test_by_a_column_that_is_out_of_the_file_rejects_are_found_by_a_text(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = {**SOURCE["columns"], "note": "string"}
+    place = Place(tmp_path / "root", clicks(source={**SOURCE, "columns": columns}))
+    first, twin = ({**row(1, "a", amount, "twin"), "note": PERSON} for amount in (1, 2))
+    place.land("0.json", [row(0, "b", 1, "b0"), first, twin])
+    succeed(spark, place, "run-0")
+    place.content = clicks(source=SOURCE)
+    succeed(spark, place, "run-1")
+
+    where = f"note = '{PERSON}'"
+    refused = erase_warm(spark, place, where=where).error
+    assert refused is not None
+    assert "1 rejects of clicks give no row by today's file" in refused.message
+    left = erased(spark, place, dry_run=True, where=where, texts=("nobody",))
+    assert (left.rows, left.unread) == ({"bronze": 1, "rejects": 0}, 1)
+    # A condition on other columns is asked of them.
+    asked = erased(spark, place, dry_run=True, where="key = 'a'")
+    assert (asked.rows, asked.unread) == ({"bronze": 1, "rejects": 1}, 0)
+    result = erased(spark, place, where=where, texts=(PERSON,))
+    assert (result.rows, result.unread) == ({"bronze": 1, "rejects": 1}, 0)
+    assert held_in(place) == []
+
+
 def cases() -> Iterator[Any]:
     for point, time in POINTS:
         for when in ("before", "after"):

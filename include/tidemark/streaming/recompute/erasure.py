@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from tidemark.errors import ErasureRefused, ErasureUnproven
 from tidemark.pipeline.expressions.sql import columns_read
+from tidemark.pipeline.names import folded
 from tidemark.recompute.erase.change import BRONZE, REJECTS, REPLAYED, RETRACTED, ErasedRows
 from tidemark.recompute.erase.record import erased_place
 from tidemark.recompute.replay.rejudged import REJECT_FILE, REJECT_ID
@@ -97,7 +98,7 @@ def to_erase(
         if table == RETRACTED:
             marked = _of_retracted(held, rows, asked.where)
         else:
-            marked, number = _of_rejects(spark, held, run, asked, now)
+            marked, number = _of_rejects(held, rows, run, asked, now)
             unread += number
         names.update(_sources(marked.where(_HIT)))
         found.append(_found(held, marked, table, opened.version()))
@@ -133,17 +134,23 @@ def _sources(rows: DataFrame) -> Iterator[str]:
 
 def _of_retracted(held: DataFrame, bronze: DataFrame, where: str) -> DataFrame:
     """Its rows, with which of them go; it may lack columns that bronze got since."""
-    lacking = {
-        field.name: F.lit(None).cast(field.dataType)
-        for field in bronze.schema
-        if field.name not in held.columns
-    }
+    lacking = _lacking(held, bronze)
     marked = held.withColumns({**lacking, REJECT_FILE: F.col(FILE_NAME), _HIT: _hits(where)})
     return marked.drop(*lacking)
 
 
+def _lacking(rows: DataFrame, bronze: DataFrame) -> dict[str, Column]:
+    """Columns that bronze has and the rows have not, as nulls."""
+    there = {folded(name) for name in rows.columns}
+    return {
+        field.name: F.lit(None).cast(field.dataType)
+        for field in bronze.schema
+        if folded(field.name) not in there
+    }
+
+
 def _of_rejects(
-    spark: SparkSession, held: DataFrame, run: Run, asked: EraseRequest, now: datetime
+    held: DataFrame, bronze: DataFrame, run: Run, asked: EraseRequest, now: datetime
 ) -> tuple[DataFrame, int]:
     """Rejects, with which of them go, and of how many others the condition cannot be asked."""
     assert asked.where is not None
@@ -157,13 +164,18 @@ def _of_rejects(
     )
     marked = named.withColumn("_named", holding)
     given = rows_of_rejects(marked.where("NOT _named"), run, now)
+    lacking = _lacking(given, bronze)
+    given = given.withColumns(lacking) if lacking else given
     untold = F.col("_reason").isNotNull()
     if columns_read(asked.where, run.pipeline.source.derive):
         # Where one failed all derived columns are null, and a condition on one hits nobody.
         untold |= F.col(FAILED).isNotNull()
+    if columns_read(asked.where, lacking):
+        # What a text would have in a column that is out of the file, today's columns do not tell.
+        untold = F.lit(True)
     key = [F.col(REJECT_ID), F.col("_batch").alias("_of_batch")]
     found = counting(given.where(~untold), asked.where).select(*key).distinct().toArrow()
-    ids = F.broadcast(frame_of(spark, found).withColumn("_given", F.lit(True)))
+    ids = F.broadcast(frame_of(held.sparkSession, found).withColumn("_given", F.lit(True)))
     left = given.where(untold).select(*key).join(ids, [REJECT_ID, "_of_batch"], "left_anti")
     # One without an id is of a version before 0.2, and has one text.
     one = F.coalesce(F.col(REJECT_ID), F.monotonically_increasing_id().cast("string"))
