@@ -56,6 +56,12 @@ def test_a_record_is_the_pipelines_where_its_field_holds_one_of_the_texts() -> N
     }  # fmt: skip
 
 
+def test_quotes_of_a_text_stand_in_the_field_itself() -> None:
+    lines = [{"type": "click"}, {"type": '"click"'}, '{"type":"\\u0063lick"}', {"type": 1}]
+    assert chosen(lines, "type", '"click"') == ([1], {}, 3)
+    assert chosen(lines, "type", '"1"') == ([], {}, 4)
+
+
 def test_what_else_stands_in_anothers_record_does_not_matter() -> None:
     lines = [
         '{"type":"view","a":1,"a":2}', '{"type":"view","a":"\\ud800"}',
@@ -114,10 +120,11 @@ RECORDS = st.tuples(
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(RECORDS, min_size=1, max_size=8), path=st.sampled_from(["type", "a.type"]))
 def test_many_at_once_are_chosen_as_one_by_one(lines: list[str], path: str) -> None:
-    at_once = chosen([*lines, {"type": "click"}], path, "click", "1", "true")
+    texts = "click", "1", "true", '"view"'
+    at_once = chosen([*lines, {"type": "click"}], path, *texts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "ONE_WORD", "(?:never)")
-        one_by_one = chosen([*lines, {"type": "click"}], path, "click", "1", "true")
+        one_by_one = chosen([*lines, {"type": "click"}], path, *texts)
     assert at_once == one_by_one
 
 

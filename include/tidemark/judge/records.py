@@ -8,6 +8,7 @@ told is rejected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -22,6 +23,7 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.exact import RejectedLine
 from tidemark.judge.fast_forms import BLANKS, ONE_WORD, object_with
 from tidemark.judge.json_text import (
+    JSON_NUMBER,
     LineReader,
     NotAnObject,
     Number,
@@ -40,6 +42,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 # So many records are held as Python's objects at a time.
 _PORTION = 4_096
 _MISSING = "is missing or null, so it is not known whether the record is of this pipeline"
+_BARE = re.compile(f"{JSON_NUMBER}|true|false", re.ASCII)
 _WORDS = {None: "null", True: "true", False: "false"}
 
 
@@ -95,9 +98,10 @@ class _Chooser:
         self._expression = f"^{BLANKS}{record}{BLANKS}$"
         last = "".join(rf"\x{byte:02x}" for byte in self._names[-1].encode())
         self._value = f"{last}{BLANKS}:{BLANKS}(?P<value>{ONE_WORD})"
-        both = [form for text in when.texts for form in (encode_basestring(text), text)]
-        # Without quotes it is a number or a boolean.
-        self._words = pa.array([word.encode() for word in both], pa.binary())
+        # Without quotes it is a number or a boolean, and no other text: "click" in quotes is none.
+        bare = [text for text in when.texts if _BARE.fullmatch(text)]
+        words = [*map(encode_basestring, when.texts), *bare]
+        self._words = pa.array([word.encode() for word in words], pa.binary())
 
     def choose(self, records: Array) -> tuple[Any, int, dict[int, RejectedLine]]:
         """The places of own records, how many are others', and those that are rejected."""
