@@ -35,6 +35,11 @@ PATTERNS = {
     "yyyy-MM-dd HH:mm VV": "%Y-%m-%d %H:%M Europe/Vienna",
     "yyyy-MM-dd HH:mm xx": "%Y-%m-%d %H:%M -0330",
     "'on' yyyy-MM-dd 'o''clock' HH": "on %Y-%m-%d o'clock %H",
+    "MM/dd/yyyy HH:mm a": "%m/%d/%Y %I:%M %p",
+    "dd.MM.yyyy kk:mm a": "%d.%m.%Y %H:%M %p",
+    "MM/dd/yyyy HH:mm hh a": "%m/%d/%Y %H:%M %I %p",
+    "yyyy-MM-dd DDD": "%Y-%m-%d %j",
+    "yyyy-MM-dd a": "%Y-%m-%d %p",
 }
 ZONE = "Europe/Vienna"
 SPOILS = ("", " ", "x", "0", "24", "60", "31", "-", "+", ":", "Z", "am", "February", "2026")

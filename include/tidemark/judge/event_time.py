@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -25,8 +25,17 @@ from tidemark.pipeline.event_time_formats import RFC_1123
 from tidemark.pipeline.model import EventTime
 
 _PER_FRACTION = 6
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY_MICROS = 86_400_000_000
+# Of fields in one of these sets each says something of what the others say.
+_OF_ONE_PART = (
+    frozenset({"year", "year_of_2000"}),
+    frozenset({"month", "month_name", "day_of_year"}),
+    frozenset({"day", "day_of_year"}),
+    frozenset({"hour", "hour_1_24", "hour_1_12", "hour_0_11"}),
+    frozenset({"hour", "hour_1_24", "half_day"}),
+)
 # By format: how many powers of ten more microseconds there are.
 EPOCH_POWERS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0}
 ISO = "iso8601"
@@ -39,6 +48,7 @@ class PatternReader:
         parsed = datetime_pattern(pattern)
         self._expression = re.compile(parsed.expression, re.IGNORECASE | re.ASCII)
         self._fields = parsed.fields
+        self._tells_twice = any(len(one.intersection(parsed.fields)) > 1 for one in _OF_ONE_PART)
         self._zone = zone
         self._zones: dict[str, ZoneInfo | None] = {}
 
@@ -52,7 +62,7 @@ class PatternReader:
             if value is not None and fields.setdefault(name, value) != value:
                 return None
         local = _local_micros(fields)
-        if local is None:
+        if local is None or (self._tells_twice and not _agree(fields, local)):
             return None
         micros = self._instant(local, fields)
         return micros if micros is not None and FIRST_MICROS <= micros <= LAST_MICROS else None
@@ -89,6 +99,29 @@ def _local_micros(fields: Mapping[str, str]) -> int | None:
     return utc_micros((day.year, day.month, day.day), clock, int(fraction))
 
 
+def _agree(fields: Mapping[str, str], local: int) -> bool:
+    """Does each field say what the local time has? Java holds them against each other too, so
+    that `DD` for `dd`, or `HH` with `a`, reads no other day or hour than the text's."""
+    time = _EPOCH + timedelta(microseconds=local)
+    has = {
+        "year": time.year,
+        "year_of_2000": time.year - 2000,
+        "month": time.month,
+        "day": time.day,
+        "day_of_year": time.timetuple().tm_yday,
+        "hour": time.hour,
+        "hour_1_24": time.hour or 24,
+        "hour_1_12": time.hour % 12 or 12,
+        "hour_0_11": time.hour % 12,
+    }
+    if any(int(value) != has[name] for name, value in fields.items() if name in has):
+        return False
+    half = "pm" if time.hour >= 12 else "am"
+    if fields.get("half_day", half).lower() != half:
+        return False
+    return MONTHS[time.month - 1].startswith(fields.get("month_name", "").lower())
+
+
 def _day(fields: Mapping[str, str]) -> date | None:
     year = 2000 + int(fields["year_of_2000"]) if "year_of_2000" in fields else None
     year = int(fields.get("year", 1970)) if year is None else year
@@ -110,17 +143,19 @@ def _month(fields: Mapping[str, str]) -> int:
 
 
 def _hour(fields: Mapping[str, str]) -> int | None:
-    """Of 0 to 23, from the one form of hours that the pattern has."""
+    """Of 0 to 23, from the first form of hours that the text has; a half day alone is its first
+    hour, as Spark has it."""
+    if "hour" in fields:
+        return int(fields["hour"])
     if "hour_1_24" in fields:
         hour = int(fields["hour_1_24"])
         return hour % 24 if 1 <= hour <= 24 else None
+    half = 12 if fields.get("half_day", "").lower() == "pm" else 0
     if "hour_1_12" not in fields and "hour_0_11" not in fields:
-        return int(fields.get("hour", 0))
+        return half
     lowest = 1 if "hour_1_12" in fields else 0
     hour = int(fields.get("hour_1_12", fields.get("hour_0_11", 0)))
-    if not lowest <= hour <= lowest + 11:
-        return None
-    return hour % 12 + (12 if fields.get("half_day", "").lower() == "pm" else 0)
+    return hour % 12 + half if lowest <= hour <= lowest + 11 else None
 
 
 class MailReader:
