@@ -86,6 +86,21 @@ def test_copies_of_one_row_do_not_confirm_each_other(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.second
+def test_rows_of_one_id_that_lie_further_apart_confirm_each_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    within = {"unique": {"by": "key", "within": "1 minute"}}
+    world = WORLDS["files"](tmp_path, **GUARDED, **within)
+    # One sensor, whose clock jumps.
+    world.land("0", [row(0, "a"), row(0.1, "a"), row(9, "a")])
+    assert succeed(spark, world.place).rows.rejected == {"jump": 1}
+    assert hours_of(world.place) == [0, 0.1]
+    # Another one fell silent: it is no jump that this one goes on.
+    world.land("0", [row(1, "b"), row(4, "a"), row(4.1, "a"), row(4.2, "a")])
+    assert succeed(spark, world.place, "next").rows.rejected == {}
+
+
+@pytest.mark.second
 def test_what_a_rule_rejects_is_no_witness(spark: SparkSession, tmp_path: Path) -> None:
     rules = [{"name": "none", "reject": "amount = 0"}]
     world = WORLDS["files"](tmp_path, **GUARDED, rules=rules)

@@ -312,8 +312,8 @@ def jump_after_us(judged: DataFrame, source: Source, bronze: TablePlace) -> int 
     Of the rows that are newer than all that was accepted before, the newest one or two are a jump
     where they lie more than `max_jump` after the next one: three rows confirm each other, and where
     all of them lie far ahead, as after a quiet night, all are accepted. Rows that repeat each other
-    (`unique`) are one. So the rule follows from the batch and from bronze before it, and a batch
-    that is judged again by the same bronze comes to the same.
+    (`unique`) are one, where the newest of them lies. So the rule follows from the batch and from
+    bronze before it, and a batch that is judged again by the same bronze comes to the same.
     """
     most = source.event_time.max_jump
     if most is None:
@@ -327,12 +327,28 @@ def jump_after_us(judged: DataFrame, source: Source, bronze: TablePlace) -> int 
         one = F.col(f"`{source.unique.by}`")
         # A null id repeats nothing.
         apart = F.when(one.isNull(), F.col(POSITION))
-        rows = newer.groupBy(one, apart).agg(F.max(time).alias("time")).select("time")
+        # `find_duplicates` collects more of an id that comes twice: its whole rows.
+        times = F.sort_array(F.collect_list(time), asc=False).alias("times")
+        rows = newer.groupBy(one, apart).agg(times)
+        rows = rows.select(F.explode(_not_repeating(source.unique)).alias("time"))
     newest = [row["time"] for row in rows.orderBy(F.desc("time")).limit(CONFIRMED_BY).collect()]
     gap_us = most // timedelta(microseconds=1)
     # The lowest jump takes all that lies after it along.
     jumps = [before for after, before in pairwise(newest) if after - before > gap_us]
     return min(jumps, default=None)
+
+
+def _not_repeating(unique: Unique) -> Column:
+    """Of an id's `times`, newest first, those that repeat none that was taken before; no more than
+    decide, if all the newest rows are this id's."""
+
+    def take(taken: Column, one: Column) -> Column:
+        last = F.try_element_at(taken, F.lit(-1))
+        repeats = F.coalesce(last - one <= horizon_micros(unique), F.lit(False))
+        enough = F.size(taken) >= CONFIRMED_BY
+        return F.when(repeats | enough, taken).otherwise(F.concat(taken, F.array(one)))
+
+    return F.aggregate("times", F.array().cast("array<bigint>"), take)
 
 
 def reject_jumps(judged: DataFrame, source: Source, after_us: int | None) -> DataFrame:
