@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.kit.killed import Killed, killed
 from tests.kit.running import Place, clicks
 from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import AcceptanceRefused, InputLost
+from tidemark.errors import AcceptanceRefused, InputLost, TidemarkError
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.settings import Settings
@@ -31,6 +32,7 @@ from tidemark.sources.notes import (
 )
 from tidemark.sources.source import Lag, LossAcceptance, LostInput, SourceHandle
 from tidemark.storage.files import write_bytes
+from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
 
 OFFSETS = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}
@@ -199,6 +201,29 @@ def test_a_batch_that_was_left_in_the_middle_is_finished_where_it_was(tmp_path: 
     with pytest.raises(AcceptanceRefused, match=r"repeats batch 0.*run the pipeline there once"):
         accept(place, checkpoint)
     assert files_in(checkpoint) == before
+
+
+@pytest.mark.parametrize("why", ["a batch is left", "the contract is damaged"])
+def test_where_the_root_or_the_file_cannot_be_accepted_no_change_by_hand_is_either(
+    tmp_path: Path, why: str
+) -> None:
+    place = place_at(tmp_path / "new")
+    checkpoint = read_of(place, [f"file://{tmp_path}/old/landing/a.json"])
+    gold = place.places.gold("per_10m")
+    noted = CommitProperties(app_transactions=[Transaction("identities", 1)])
+    write_deltalake(gold, pa.table({"key": ["a", "b"]}), commit_properties=noted)
+    DeltaTable(gold).delete("key = 'a'")
+    if why == "a batch is left":
+        (Path(checkpoint.uri) / "commits/0").unlink()
+    else:
+        Path(place.places.contract("ingest", 1)).write_text("{")
+    found = changed_by_hand(place.pipeline, place.settings)
+    assert [loss.name for loss in found] == ["gold"]
+    before = files_in(checkpoint)
+    with pytest.raises(TidemarkError, match="Nothing was written"):
+        accept_changes(place.pipeline, place.settings, "accept", "moved", "Ada")
+    assert changed_by_hand(place.pipeline, place.settings) == found
+    assert (files_in(checkpoint), source_notes(checkpoint).lost) == (before, ())
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ stands in the log.
 
 The life of an acceptance, under the pipeline's lease:
 1. find what was changed by hand (`runs/losses.py`);
-2. refuse what runs cannot go on with;
-3. one commit in each changed table, without rows, notes up to which version it is accepted;
-4. input that is gone is noted as lost (`sources/notes.py`), and is a verdict of the batch that
-   would have read it;
+2. refuse what runs cannot go on with, and a file that cannot be compared;
+3. input that is gone is noted as lost (`sources/notes.py`), and is a verdict of the batch that
+   would have read it; its source may refuse that, so it comes before all else that is written;
+4. one commit in each changed table, without rows, notes up to which version it is accepted;
 5. a clock that does not fit the last batch's, or the store's, is noted there too
    (`runs/wall_clock.py`);
 6. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
@@ -32,7 +32,7 @@ from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text, utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.contract.accept import accept_file
+from tidemark.runs.contract.accept import accept_file, changes_to_accept
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
@@ -84,17 +84,19 @@ def accept_changes(
     """
     with pipeline_lease(pipeline, settings, run_id, "acceptance", any_clock=True) as lease:
         found, lost = changed_by_hand(pipeline, settings), lost_input(pipeline, settings)
+        # Nothing is written where the file cannot be compared.
+        changes_to_accept(pipeline, settings)
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+        clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
+        now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
+        if lost:
+            source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)
         for loss in found:
             note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
             if loss.name.startswith(f"{BRONZE}/"):
                 _accept_of_other(pipeline, warehouse, loss, note)
             else:
                 _accept(warehouse.table_at(loss.place), note)
-        clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
-        now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
-        if lost:
-            source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)
         clock = accept_clock(ingest, clocks, accepted)
         of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
     return Accepted(found, lost, of_file, clock)
