@@ -67,6 +67,13 @@ def test_rows_of_gold_that_went_by_hand_stop_a_publish_until_that_is_accepted(
         with pytest.raises(TableLost, match=r"version \d+ \(DELETE, .*Nothing was published"):
             publish(12, "next")
     assert found.gold("key", "total") == [("a", 1)]
+    # What is accepted of the other bronze of a join is none of gold's, as a former version noted it
+    # neither.
+    for up_to in (-1, 57):
+        of_other = AcceptedNote(up_to=up_to, reason="meant there", by="Ada")
+        _accept(TablePlace(found.gold_uri), of_other, {"bronze/clicks/id/accepted": 57})
+        with pytest.raises(TableLost, match=r"version \d+ \(DELETE, .*Nothing was published"):
+            publish(12, "next")
     note = AcceptedNote(up_to=gold.version(), reason="meant", by="Ada")
     _accept(TablePlace(found.gold_uri), note)
     publish(12, "next")

@@ -292,14 +292,16 @@ def test_an_accepted_change_of_gold_is_not_undone(migrated: Migrated) -> None:
     assert migrated.totals() == [9]
 
 
+@pytest.mark.parametrize("up_to", [-1, 57], ids=["now", "by a former version"])
 def test_what_was_accepted_of_the_bronze_that_a_join_reads_is_no_change_of_gold(
-    migrated: Migrated,
+    migrated: Migrated, up_to: int
 ) -> None:
     """It is noted in gold all the same."""
     gold = migrated.place.warehouse.gold("per_10m")
-    note = AcceptedNote(up_to=7, reason="a file was added", by="Ada")
+    gold.existing().delete("total = 1")
+    note = AcceptedNote(up_to=up_to, reason="a file was added", by="Ada")
     gold.existing().alter.set_table_properties(
-        {"tidemark.accepted.other": "7"},
+        {"tidemark.accepted.other": str(up_to)},
         raise_if_not_exists=False,
         commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
     )

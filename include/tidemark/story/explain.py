@@ -34,9 +34,9 @@ from tidemark.recompute.differences import plain
 from tidemark.recompute.predecessors import predecessors
 from tidemark.runs.contract.contract import Contract, read_contract
 from tidemark.runs.generations import generations
+from tidemark.storage.delta.by_hand import acceptance_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.notes import AcceptedNote, note_of
 from tidemark.storage.delta.ops import own_rows
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
@@ -256,8 +256,7 @@ class _Gathering:
     def _accepted(self) -> Iterator[AcceptedByHand]:
         for name, table in ((BRONZE, self.warehouse.bronze.open()), ("gold", self.gold)):
             for commit in table.history(_RECENT) if table is not None else ():
-                note = note_of(commit)
-                if isinstance(note, AcceptedNote):
+                if (note := acceptance_of(commit)) is not None:
                     at = instant_of(int(commit.get("timestamp") or 0))
                     yield AcceptedByHand(name, note.up_to, note.reason, note.by, at)
 

@@ -110,7 +110,9 @@ def _accept_of_other(
         for other in found.others:
             if other.uri == loss.place and found.gold.table is not None:
                 name = accepted_name(other.name, str(other.id))
-                _accept(found.gold.place, note, {name: note.up_to})
+                # No version of gold itself is accepted by that.
+                of_gold = note.model_copy(update={"up_to": -1})
+                _accept(found.gold.place, of_gold, {name: note.up_to})
 
 
 @commit_point(

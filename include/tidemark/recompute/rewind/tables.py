@@ -13,10 +13,9 @@ from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.table_commits import gone_files
 from tidemark.errors import RewindRefused
 from tidemark.recompute.rewind.change import TableBack
-from tidemark.storage.delta.by_hand import commits_by_hand
+from tidemark.storage.delta.by_hand import acceptance_of, commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import (
-    AcceptedNote,
     IngestNote,
     PublishedNote,
     ReplayedNote,
@@ -155,10 +154,7 @@ def _notes(place: TablePlace, table: DeltaTable, version: int) -> Iterator[str]:
 
 
 def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: int) -> Iterator[str]:
-    accepted = [
-        note for one in _since(table, version) if isinstance(note := note_of(one), AcceptedNote)
-    ]
-    # A table that joins notes in its gold what was accepted of the other pipeline's bronze.
+    accepted = [note for one in _since(table, version) if (note := acceptance_of(one)) is not None]
     if accepted and commits_by_hand(table, place, version, accepted=False):
         yield (
             f"What was changed by hand in {place.uri} was accepted since ({accepted[0].reason}, by "

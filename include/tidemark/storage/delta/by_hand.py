@@ -49,12 +49,20 @@ def commits_by_hand(
     for commit in newest_first(table):
         if commit["version"] <= after:
             break
-        note = note_of(commit)
-        if isinstance(note, AcceptedNote):
-            after = max(after, note.up_to) if accepted else after
-        elif note is None and (by_hand := _by_hand(commit, place)) is not None:
+        if (acceptance := acceptance_of(commit)) is not None:
+            after = max(after, acceptance.up_to) if accepted else after
+        elif note_of(commit) is None and (by_hand := _by_hand(commit, place)) is not None:
             found.append(by_hand)
     return found[::-1]
+
+
+def acceptance_of(commit: dict[str, Any]) -> AcceptedNote | None:
+    """What a commit accepts of its own table's changes by hand; None where it accepts none of them.
+    None reaches its own commit: a note that does is of another table's versions."""
+    note = note_of(commit)
+    if isinstance(note, AcceptedNote) and 0 <= note.up_to < commit["version"]:
+        return note
+    return None
 
 
 def last_publish(gold: DeltaTable) -> int:

@@ -123,7 +123,10 @@ class WidenedNote(Facts):
 
 
 class AcceptedNote(Facts):
-    """Somebody accepted what was changed by hand in the versions up to `up_to`: why, and who."""
+    """Somebody accepted what was changed by hand in the versions up to `up_to`: why, and who.
+
+    In gold of a table that joins, what was accepted of the other pipeline's bronze is noted too:
+    `up_to` is -1 then, or a version of that bronze where a former version noted it."""
 
     kind: Literal["accepted"] = "accepted"
     version: Literal[1] = 1
