@@ -27,6 +27,7 @@ from tidemark.errors import AcceptanceRefused
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.plan import accepted_name
 from tidemark.gold.state import gold_state
+from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text, utc_instant
@@ -54,6 +55,8 @@ def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
     for loss in found:
         if loss.name == BRONZE:
             _check_judged(pipeline, warehouse, loss)
+        elif loss.name.startswith(f"{BRONZE}/"):
+            _check_read_once(pipeline, warehouse, loss)
     return found
 
 
@@ -146,15 +149,45 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
         for table in found_tables(pipeline, warehouse)
         if table.gold.table is not None
     )
-    for commit in bronze.by_hand:
-        newest = list(_newest_events(commit, pipeline.source.event_time.column))
-        if any(event is None or event >= first for event in newest):
+    if (commit := _adding_since(bronze, pipeline.source.event_time.column, first)) is not None:
+        raise AcceptanceRefused(
+            f"{bronze.place} got rows by hand in {commit}, with event times from "
+            f"{instant_text(first)} on: the stream would take them for new rows of windows "
+            "that are open. Nothing was written. Put the table back from a backup; rows that "
+            "shall come in go through the source."
+        )
+
+
+def _check_read_once(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> None:
+    """The stream of a table that joins takes what a commit to the other bronze only adds for new
+    rows too, though they are back by a RESTORE, say, and wait in its state. A rebuild begins a new
+    query, with each row once."""
+    for table in found_tables(pipeline, warehouse):
+        operator, gold = table.operator, table.gold.table
+        if gold is None or bronze.place not in [other.uri for other in table.others]:
+            continue
+        assert isinstance(operator, Joins)
+        opens = operator.first_open_start(gold_state(gold).close_ms)
+        first = epoch_ms(opens - operator.needed_before(bronze.name))
+        if (commit := _adding_since(bronze, operator.other_event_time, first)) is not None:
             raise AcceptanceRefused(
                 f"{bronze.place} got rows by hand in {commit}, with event times from "
-                f"{instant_text(first)} on: the stream would take them for new rows of windows "
-                "that are open. Nothing was written. Put the table back from a backup; rows that "
-                "shall come in go through the source."
+                f"{instant_text(first)} on: the stream of {table.name}, which joins with it, would "
+                "take them for new rows of windows that are open, and count twice what it has read "
+                "before. Nothing was written. Put the table back from a backup, or compute "
+                f"{table.name} from what both bronzes hold by now: `tidemark migrate "
+                f"{pipeline.name} --rebuild {table.name}`."
             )
+
+
+def _adding_since(bronze: Loss, column: str, first_ms: int) -> HandCommit | None:
+    """The first commit by hand that only adds rows, with event times from then on or with such as
+    are not known."""
+    for commit in bronze.by_hand:
+        newest = _newest_events(commit, column)
+        if any(event is None or event >= first_ms for event in newest):
+            return commit
+    return None
 
 
 def _newest_events(commit: HandCommit, column: str) -> Iterator[int | None]:

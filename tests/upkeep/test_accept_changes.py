@@ -1,0 +1,122 @@
+"""What `tidemark accept` refuses of rows that were changed by hand, and what it notes of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from tests.kit.killed import Killed, killed
+from tests.operators.contract.joins import OTHER, PartnerPlace
+from tests.operators.contract.kinds import KINDS, TABLE, KindPlace
+from tidemark.errors import AcceptanceRefused
+from tidemark.gold.plan import noted_name
+from tidemark.operators.joins.joins import input_name
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.storage.delta.notes import PublishedNote, as_metadata
+from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
+
+# Windows of 10 minutes that ended until then are closed. A row matches those of the other side
+# from a minute before it on.
+CLOSE = datetime(2026, 7, 18, 11, 30, tzinfo=UTC)
+PUBLISHED = PublishedNote(run="run", started_at=CLOSE)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A pipeline whose gold was published from the other pipeline's bronze as it is."""
+
+    place: KindPlace
+    other: PartnerPlace
+
+    @property
+    def bronze(self) -> DeltaTable:
+        return self.other.warehouse.bronze.existing()
+
+    @property
+    def gold(self) -> DeltaTable:
+        return self.place.warehouse.gold(TABLE).existing()
+
+    def removed_and_restored(self) -> None:
+        """By hand: what comes back is only added."""
+        version = self.bronze.version()
+        self.bronze.delete("id = 'a'")
+        self.bronze.restore(version)
+
+    def accept(self) -> None:
+        accept_changes(self.place.pipeline, self.place.settings, "accept", "put back", "Ada")
+
+    def told(self) -> dict[str, list[str]]:
+        """By whose table it is: which operations of somebody wait to be accepted."""
+        found = changed_by_hand(self.place.pipeline, self.place.settings)
+        return {loss.name: [one.operation for one in loss.by_hand] for loss in found}
+
+
+def joined(root: Path, at: datetime) -> Joined:
+    """With a row of that event time in the other bronze."""
+    found = Joined(KindPlace(root, kind=KINDS["joins-left"]), PartnerPlace(root, name=OTHER))
+    found.other.make()
+    found.other.append([{"at": at, "key": "a", "amount": 5}])
+    name = noted_name(input_name(OTHER), str(found.bronze.metadata().id))
+    said = {"identities": 1, "close": epoch_ms(CLOSE), name: found.bronze.version()}
+    properties = CommitProperties(
+        app_transactions=[Transaction(*one) for one in said.items()],
+        custom_metadata=as_metadata(PUBLISHED),
+    )
+    rows = pa.table({"key": ["a", "b"]})
+    write_deltalake(found.place.places.gold(TABLE), rows, commit_properties=properties)
+    return found
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
+def test_rows_put_back_into_the_other_bronze_are_refused_where_a_join_would_count_them_again(
+    tmp_path: Path, is_open: bool
+) -> None:
+    first = CLOSE - timedelta(minutes=1)
+    found = joined(tmp_path, first if is_open else first - timedelta(milliseconds=1))
+    assert found.told() == {}
+    found.removed_and_restored()
+    if not is_open:
+        assert found.told() == {input_name(OTHER): ["DELETE", "RESTORE"]}
+        found.accept()
+        assert found.told() == {}
+        return
+    version = found.gold.version()
+    for ask in (found.told, found.accept):
+        with pytest.raises(AcceptanceRefused, match=r"by hand in version 3 \(RESTORE") as refused:
+            ask()
+    said = str(refused.value)
+    assert "with event times from 2026-07-18T11:29:00Z on" in said
+    assert f"Nothing was written. Put the table back from a backup, or compute {TABLE} from" in said
+    assert f"`tidemark migrate clicks --rebuild {TABLE}`" in said
+    assert found.gold.version() == version
+
+
+def test_rows_that_went_from_the_other_bronze_are_accepted_also_of_open_windows(
+    tmp_path: Path,
+) -> None:
+    """The stream passes over the commit."""
+    found = joined(tmp_path, CLOSE + timedelta(minutes=1))
+    found.bronze.delete("id = 'a'")
+    assert found.told() == {input_name(OTHER): ["DELETE"]}
+    found.accept()
+    assert found.told() == {}
+
+
+def test_an_acceptance_that_is_killed_behind_the_other_bronze_has_accepted_nothing_of_gold(
+    tmp_path: Path,
+) -> None:
+    found = joined(tmp_path, CLOSE)
+    found.gold.delete("key = 'b'")
+    for _ in range(3):
+        found.bronze.update({"cost": "cost + 1"}, predicate="id = 'a'")
+    assert list(found.told()) == [input_name(OTHER), "gold"]
+    with killed("after", "changes by hand accepted"), pytest.raises(Killed):
+        found.accept()
+    assert found.told() == {"gold": ["DELETE"]}
+    found.accept()
+    assert found.told() == {}
