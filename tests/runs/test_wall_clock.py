@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -88,8 +89,27 @@ def test_a_clock_that_began_anew_stops_a_first_run(tmp_path: Path) -> None:
     assert found == "This machine's clock says 1970-01-01T00:03:00Z, which is before " + (
         "2020-01-01T00:00:00Z."
     )
-    accept_clock(ingest, Clocks(began, began), BY_ADA)
+    accept_clock(ingest, Clocks(began, began), replace(BY_ADA, at=began))
     assert clock_faults(ingest, Clocks(began, began)) == ()
+
+
+@pytest.mark.parametrize("batch", [7, None], ids=["batches", "none yet"])
+def test_a_clock_that_goes_back_once_it_is_accepted_stops_runs_again(
+    tmp_path: Path, batch: int | None
+) -> None:
+    ingest, own = ingest_of(Place(tmp_path)), NOW - timedelta(days=3_000)
+    if batch is not None:
+        planned(ingest, batch, NOW + timedelta(days=2))
+    accepted = Clocks(own, own)
+    accept_clock(ingest, accepted, replace(BY_ADA, at=own))
+    for since in (-FAR, timedelta(0), timedelta(days=1)):
+        assert clock_faults(ingest, Clocks(own + since, own + since)) == ()
+    for back in (FAR + timedelta(seconds=1), timedelta(days=30)):
+        (found,) = clock_faults(ingest, Clocks(own - back, own - back))
+        assert "was planned later" in found or "which is before 2020" in found
+    gone = own - timedelta(days=30)
+    accept_clock(ingest, Clocks(gone, gone), replace(BY_ADA, at=gone))
+    assert clock_faults(ingest, Clocks(gone, gone)) == ()
 
 
 def run(place: Place) -> RunResult | SparkNeeded:

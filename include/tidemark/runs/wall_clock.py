@@ -66,8 +66,11 @@ def _faults(
     last: tuple[int, datetime] | None, clocks: Clocks, accepted: AcceptedClock | None
 ) -> Iterator[str]:
     own = _text(clocks.own)
-    is_accepted = accepted is not None and (accepted.batch, accepted.batch_time) == (
-        last or (None, None)
+    # One that went back since it was accepted is another one.
+    is_accepted = (
+        accepted is not None
+        and (accepted.batch, accepted.batch_time) == (last or (None, None))
+        and clocks.own >= accepted.at - TOLERATED
     )
     if last is not None and clocks.own < last[1] - TOLERATED and not is_accepted:
         yield (
