@@ -186,6 +186,7 @@ def test_without_a_header_the_order_of_the_columns_says_which_field_each_is() ->
     assert contract_differences(old, of(*names, header=False)) == ()
     # A field more at the end moves none; with a header their order says nothing.
     (added,) = contract_differences(old, of(*names, "seen", header=False))
+    assert added.after == "timestamp of number 6 of a record"
     assert (added.what, added.verdict) == ("source.columns.seen", ChangeVerdict.SAFE)
     inserted = contract_differences(old, of("at", "seen", *names[1:], header=False))
     assert {one.what for one in inserted if one.refused} == {

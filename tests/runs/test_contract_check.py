@@ -332,6 +332,36 @@ def test_a_column_that_is_added_again_waits_until_somebody_accepts_that_it_mixes
     assert started(place) == Admitted(place.pipeline)
 
 
+@pytest.mark.parametrize("former", [False, True], ids=["now", "accepted by a former version"])
+def test_a_column_that_is_added_again_is_accepted_with_the_field_that_it_is_read_from(
+    place: Place, former: bool
+) -> None:
+    def read_from(field: str) -> dict[str, Any]:
+        columns = {**clicks()["source"]["columns"], "page": {"type": "string", "field": field}}
+        return content(source=content()["source"] | {"columns": columns})
+
+    started(place, read_from("memo"))
+    plan_all(place)
+    bronze_has(place, "/former")
+    started(place, content())
+    bronze_has(place, None)
+    with pytest.raises(PipelineChanged, match="page: none → string of memo: needs to be accepted"):
+        started(place, read_from("memo"))
+    assert accepted(place) == ["source.columns.page"]
+    if former:
+        contract = Path(place.places.contract("ingest", 1))
+        contract.write_text(contract.read_text().replace("string of memo", "string"))
+    with pytest.raises(PipelineChanged, match="page: none → string of remark: needs to be acc"):
+        started(place, read_from("remark"))
+    if former:
+        # It does not say of which field it was.
+        with pytest.raises(PipelineChanged, match="page: none → string of memo: needs to be acc"):
+            started(place, read_from("memo"))
+        return
+    started(place, read_from("memo"))
+    assert started(place) == Admitted(place.pipeline)
+
+
 @ADDED
 def test_a_new_column_that_a_killed_run_has_made_already_is_safe(
     place: Place, what: str, added: Mapping[str, Any]

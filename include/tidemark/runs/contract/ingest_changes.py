@@ -96,9 +96,7 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
         what, before, after = f"source.columns.{name}", old.columns.get(name), new.columns.get(name)
         if before is None:
             reason = "Rows of before have null there"
-            yield Difference(
-                INGEST, what, "none", str(after and after.type), ChangeVerdict.SAFE, reason
-            )
+            yield Difference(INGEST, what, "none", _added(name, new), ChangeVerdict.SAFE, reason)
         elif after is None:
             reason = "Its column in bronze stays, and is null in rows from now on"
             yield Difference(INGEST, what, before.type, "none", ChangeVerdict.SAFE, reason)
@@ -107,13 +105,19 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
             yield from _field(name, old, new)
 
 
+def _added(name: str, new: Source) -> str:
+    """A new column, with its field where that does not follow from its name: who accepts the column
+    accepts that field."""
+    column = new.columns[name]
+    field = _place(name, new) if _has_no_header(new) else column.path(name)
+    return column.type if field == (name,) else f"{column.type} of {'.'.join(field)}"
+
+
 def _field(name: str, old: Source, new: Source) -> Iterator[Difference]:
     """Without a header a column's field is the one at its place among the columns."""
     before, after = (source.columns[name].path(name) for source in (old, new))
     if _has_no_header(old) and _has_no_header(new):
-        before, after = (
-            (f"number {list(source.columns).index(name) + 1} of a record",) for source in (old, new)
-        )
+        before, after = (_place(name, source) for source in (old, new))
     if before != after:
         reason = (
             "Bronze keeps what was read from the other field before, beside what is read from "
@@ -122,6 +126,10 @@ def _field(name: str, old: Source, new: Source) -> Iterator[Difference]:
         )
         what, verdict = f"source.columns.{name}.field", ChangeVerdict.TO_ACCEPT
         yield Difference(INGEST, what, ".".join(before), ".".join(after), verdict, reason)
+
+
+def _place(name: str, source: Source) -> tuple[str, ...]:
+    return (f"number {list(source.columns).index(name) + 1} of a record",)
 
 
 def _has_no_header(source: Source) -> bool:
