@@ -18,6 +18,7 @@ from tidemark.gold.plan import noted_name
 from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
+from tidemark.story.explain import _Gathering
 from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
 
 # Windows of 10 minutes that ended until then are closed. A row matches those of the other side
@@ -120,3 +121,7 @@ def test_an_acceptance_that_is_killed_behind_the_other_bronze_has_accepted_nothi
     assert found.told() == {"gold": ["DELETE"]}
     found.accept()
     assert found.told() == {}
+    # Who asks about a row of gold is told what was accepted of gold, and not of the other bronze.
+    place = found.place
+    story = _Gathering(place.pipeline, place.settings, place.warehouse, TABLE, found.gold)
+    assert [(one.table, one.up_to) for one in story._accepted()] == [("gold", 1)]
