@@ -14,9 +14,17 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from tests.kit.erasing import erase_warm
 from tests.kit.killed import killed
+from tests.kit.replaying import replayed
 from tests.kit.retracting import retract_warm, retracted
 from tests.kit.rewinding import rewind_warm, rewound
-from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
+from tests.kit.running import (
+    Place,
+    accept_changed_file,
+    clicks,
+    run_warm,
+    sorted_rows,
+    succeed,
+)
 from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.unfinished_act import unfinished_act
@@ -343,6 +351,29 @@ def test_a_row_that_was_retracted_stays_so_where_the_file_follows_no_changes_any
     assert undone.error is not None
     assert "by the key id, and the pipeline's file follows no changes" in undone.error.message
     assert (told(place), place.bronze().num_rows) == before
+
+
+def test_rejects_that_the_source_has_changed_since_stay_so_where_nothing_is_followed_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One that was read with what changed, or later, is what the table holds."""
+    place, sales = place_at(tmp_path)
+    sales.append(*FIRST)
+    succeed(spark, place, "first")
+    sales.merge((4, 62, "b", 1), (7, 95, "a", -3))
+    succeed(spark, place, "second")
+    assert [row["reason"] for row in place.rejects().to_pylist()].count("negative") == 2
+    stopped, _ = place_at(tmp_path, delta={"table": "sales"}, rules=[])
+    accept_changed_file(stopped)
+    succeed(spark, stopped, "third")
+    change = replayed(spark, stopped, again=True, of="negative")
+    assert change.judged is not None
+    assert (change.judged.accepted, change.judged.staying) == (1, {"not judged": 1})
+    (staying,) = change.judged.examples
+    assert "what the source changed since was followed" in str(staying.detail)
+    succeed(spark, stopped, "fourth")
+    ids = sorted(row["id"] for row in stopped.bronze().to_pylist())
+    assert ids == sorted(row["id"] for row in sales.rows.to_pylist() if row["id"] is not None)
 
 
 def test_rows_that_deletion_vectors_hide_are_gone(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,18 @@ from tidemark.recompute.plans import CHANGE
 from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.retract.record import keep_change
 from tidemark.recompute.retract.refusals import (
+    changed_up_to,
     check_followed_as_begun,
     check_followed_as_then,
 )
 from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
-from tidemark.sources.notes import FollowedVersions
+from tidemark.sources.notes import (
+    Followed,
+    FollowedOffsets,
+    FollowedVersions,
+    SourceNotes,
+    write_source_notes,
+)
 
 TABLES = {"t": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
 COLUMNS = {"id": "long not null", "shop": "string not null", "at": "timestamp"}
@@ -122,6 +130,36 @@ def test_what_is_being_followed_by_the_key_of_the_file_is_finished(tmp_path: Pat
     other = place_of(tmp_path)
     stop_for(other.warehouse, PipelineAct(ActKind.RETRACTION, LATER))
     check_followed_as_begun(other.run("next"))
+
+
+FORMER = FollowedVersions(id="t", begin=1, next=2, mark=None, act=LATER)
+
+
+@pytest.mark.parametrize(
+    ("followed", "up_to"),
+    [
+        (FORMER.model_copy(update={"after": 3}), 3),
+        (FollowedOffsets(offset="{}", after=4, act=LATER), 4),
+        (FORMER, sys.maxsize),
+    ],
+)
+def test_rejects_of_batches_that_the_source_has_changed_since_are_told(
+    tmp_path: Path, followed: Followed, up_to: int
+) -> None:
+    """Also where the file follows nothing any more; of a former version, which noted no batch, all
+    may be others by now."""
+    run = place_of(tmp_path).run("replay")
+    assert changed_up_to(run) == -1
+    write_source_notes(run.ingest_checkpoint(), SourceNotes(followed=followed))
+    assert changed_up_to(run) == up_to
+
+
+def test_what_a_rewind_forgets_to_have_been_followed_the_plans_tell(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    act(place, PERSONS, follows=False)
+    assert changed_up_to(place.run("replay")) == -1
+    act(place, LATER)
+    assert changed_up_to(place.run("replay")) == sys.maxsize
 
 
 def test_a_plan_of_a_former_version_notes_no_key(tmp_path: Path) -> None:

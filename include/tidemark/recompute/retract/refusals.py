@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
 import pyarrow.dataset as ds
@@ -19,6 +20,7 @@ from tidemark.runs.found import found_tables
 from tidemark.runs.generations import generations
 from tidemark.runs.run import Run, TableRun
 from tidemark.runs.unfinished_act import ActKind, unfinished_act
+from tidemark.sources.notes import source_notes
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.dataset import dataset_of
 
@@ -116,6 +118,17 @@ def check_followed_as_begun(run: Run) -> None:
         "now: so this cannot be finished. Nothing was read. Put `changes` and `key` back, run the "
         "pipeline, and change the file then."
     )
+
+
+def changed_up_to(run: Run) -> int:
+    """The newest batch whose rows the source may have changed since, by what runs followed; -1:
+    nothing was. Where a former version did not note behind which batch it was, it may be any."""
+    noted = source_notes(run.ingest_checkpoint()).followed
+    # A rewind forgets what is noted, and an erasure the plans.
+    plans = () if noted else acts_since(run.warehouse, "")
+    acts = (noted, *(one.follows for one in plans))
+    found = (sys.maxsize if one.after is None else one.after for one in acts if one is not None)
+    return max(found, default=-1)
 
 
 def check_not_frozen(run: Run, first: datetime) -> None:

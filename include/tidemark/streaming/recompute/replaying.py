@@ -23,7 +23,7 @@ from tidemark.judge.rules import rules_of
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
-from tidemark.pipeline.reasons import OF_PARTS, TOO_LARGE
+from tidemark.pipeline.reasons import NO_FAULTS, OF_PARTS, TOO_LARGE
 from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.replay.mended import check_mended, mended_records
 from tidemark.recompute.replay.rejudged import (
@@ -36,6 +36,7 @@ from tidemark.recompute.replay.rejudged import (
     Rejudging,
 )
 from tidemark.recompute.replay.result import NOT_JUDGED, Outcomes, Staying
+from tidemark.recompute.retract.refusals import changed_up_to
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
@@ -131,7 +132,11 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
     tables = run.warehouse
     bronze, rejects = tables.bronze.existing().version(), tables.rejects.existing().version()
     batch, held = _batch(run, now), _held(spark, run, rejects)
-    rows = _as_read(held, asked.of) if asked.mended is None else _mended(held, run, asked.mended)
+    changed = changed_up_to(run)
+    if asked.mended is None:
+        rows = _as_read(held, asked.of, changed)
+    else:
+        rows = _mended(held, run, asked.mended, changed)
     lines = _lines(rows, run, batch).persist()
     found = Rejudged(batch, bronze, rejects, Outcomes(accepted=0, staying={}), lines, [lines])
     try:
@@ -209,12 +214,13 @@ def _carried(rejects: DataFrame, run: Run) -> DataFrame:
     return rejects.select(F.col("id").alias(REJECT_ID), *columns)
 
 
-def _as_read(held: DataFrame, reason: str | None) -> DataFrame:
-    """All rejects, or those of one reason, in the columns that are judged."""
+def _as_read(held: DataFrame, reason: str | None, changed: int | None = None) -> DataFrame:
+    """All rejects, or those of one reason, in the columns that are judged; `changed` as
+    `_never_judged`."""
     rows = held if reason is None else held.where(F.col("reason") == reason)
     raw = F.coalesce(F.col("raw_bytes"), F.col("raw").cast("binary"))
     why = F.when(F.col(REJECT_ID).isNull(), "an earlier version rejected it, without an id")
-    why = _never_judged(rows, why).when(
+    why = _never_judged(rows, why, changed).when(
         F.col("reason") == TOO_LARGE, "only its beginning is kept; replay it mended, as a whole"
     )
     why = why.when(raw.isNull(), "it has no text")
@@ -223,18 +229,26 @@ def _as_read(held: DataFrame, reason: str | None) -> DataFrame:
     return rows.select("*", *columns).drop("reason", "raw", "raw_bytes")
 
 
-def _never_judged(rows: DataFrame, why: Column) -> Column:
-    """Also not mended: it is no row of its own."""
+def _never_judged(rows: DataFrame, why: Column, changed: int | None) -> Column:
+    """Also not mended: it is no row of its own, or may be another one in the source by now: up to
+    the batch `changed`. None: that is not asked."""
     of_part = F.col("reason").isin(*sorted(OF_PARTS))
     why = why.when(of_part, "it stands for a whole part of the source")
+    if changed is not None:
+        replaced = F.col("reason").isin(*sorted(NO_FAULTS))
+        why = why.when(replaced, "the source has replaced or deleted it").when(
+            F.col("_batch") <= F.lit(changed),
+            "what the source changed since was followed, and it may be another row there by now",
+        )
     if ELEMENT.name not in rows.columns:
         return why
     said = "it is a whole record, of which `explode` makes rows; land it anew"
     return why.when(F.col(ELEMENT.name).isNull(), said)
 
 
-def _mended(held: DataFrame, run: Run, place: str) -> DataFrame:
-    """The rejects that a file mends, in the columns that are judged."""
+def _mended(held: DataFrame, run: Run, place: str, changed: int) -> DataFrame:
+    """The rejects that a file mends, in the columns that are judged; `changed` as
+    `_never_judged`."""
     mended = frame_beside_plan(
         held.sparkSession, mended_records(place, run.settings.storage_options)
     )
@@ -249,7 +263,7 @@ def _mended(held: DataFrame, run: Run, place: str) -> DataFrame:
             for line, name, count in twice.orderBy(LINE_NUMBER).limit(_MOST_FAULTS).collect()
         ],
     )
-    why = _never_judged(rows, F.when(F.lit(False), ""))
+    why = _never_judged(rows, F.when(F.lit(False), ""), changed)
     return rows.withColumn(UNJUDGED, why).drop("reason", "raw", "raw_bytes")
 
 
