@@ -53,6 +53,7 @@ from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import commits_after, ingest_commits, reaches_back
 from tidemark.storage.delta.notes import (
+    ErasedNote,
     ReplayedNote,
     RetentionNote,
     RetractedNote,
@@ -65,7 +66,7 @@ from tidemark.storage.file_place import one_look
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
-_Note = TypeVar("_Note", RewoundNote, RetractedNote)
+_Note = TypeVar("_Note", RewoundNote, RetractedNote, ErasedNote)
 _MOST_SHOWN = 5
 # Leftovers, which are told by their age, are nothing to a run.
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,7 +78,8 @@ class Loss:
 
     `what` names both sides, `at_most` what is lost at most, `way_out` what to do. `by_hand` are the
     commits where it is rows that were changed by hand: they can be accepted. `rewound`: it was
-    taken back by a rewind, or lost rows by a retraction, since which the table has not begun anew.
+    taken back by a rewind, or lost rows by a retraction or an erasure, since which the table has
+    not begun anew.
     """
 
     name: str
@@ -507,12 +509,33 @@ def _changed_since(
             "is there by now.",
             rewound=True,
         )
+    if is_other and _may_be_erased(one, there, noted):
+        yield Loss(
+            one.name,
+            one.uri,
+            f"Rows of {one.uri} were erased, or its log was cut so that nobody can tell, since "
+            f"{of} ({table.gold.uri}).",
+            "Wrong at most: what gold shows of these rows.",
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
+            "is there by now.",
+            rewound=True,
+        )
     if not is_other and (gone := _dropped_unasked(table, there, noted)):
         yield _dates_lost(table, one, gone)
     # What the other pipeline has accepted is its own: who joins with it has to audit too.
     after = max(noted, _accepted(table, one)) if is_other else noted
     if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
         yield _by_hand(table, one, by_hand, of)
+
+
+def _may_be_erased(one: FoundTable, there: DeltaTable, version: int) -> bool:
+    """Did another pipeline's bronze lose rows by an erasure behind a version, or does its log not
+    tell? An erasure cuts it; maintenance leaves what comes behind the version that gold of a noted
+    reader stands for."""
+    if one.at <= version:
+        return False
+    erased = _newest_note(one, version, ErasedNote) is not None
+    return erased or not reaches_back(there, version + 1)
 
 
 def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:

@@ -208,6 +208,8 @@ def _begun(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) ->
     _plan(act, spark, done)
     hold_to_checks(act, EraseResult, done, _ADVICE)
     change = _planned(act, done)
+    # A first run of another pipeline may have begun to read bronze while this was planned.
+    _check_no_other_readers(run)
     keep_erasure(change, run.warehouse)
     done.change = change
     stop_for(run.warehouse, change.act)
@@ -248,11 +250,7 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
             f"pipeline (`tidemark run {run.pipeline.name}`), then repeat this."
         )
     started_tables(run)
-    check_no_other_readers(
-        run,
-        "of these rows would stay. Nothing was changed. Take the join out of these tables first, "
-        "and erase the rows there too.",
-    )
+    _check_no_other_readers(run)
     with progress.stage("find rows"), progress.tasks_of(spark):
         done.found = found = to_erase(spark, run, asked, bronze.version(), act.started)
     if found.bronze is not None:
@@ -260,6 +258,14 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
     compare(spark, run, RowsLeftOut(asked.where, found.held), progress, done)
     done.goes = planned_purge(run.pipeline, run.warehouse, act.started)
     done.stays = tuple(_stays(run))
+
+
+def _check_no_other_readers(run: Run) -> None:
+    check_no_other_readers(
+        run,
+        "of these rows would stay. Nothing was changed. Take the join out of these tables first, "
+        "and erase the rows there too.",
+    )
 
 
 def _planned(act: JobAct[EraseRequest], done: ErasedSoFar) -> Erasure:

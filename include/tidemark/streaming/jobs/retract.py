@@ -160,6 +160,8 @@ def _begun(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFa
         raise RetractionRefused(f"{NO_REASON}. Nothing was changed.")
     change = _plan(act, spark, done)
     hold_to_checks(act, RetractResult, done, _ADVICE)
+    # A first run of another pipeline may have begun to read bronze while this was planned.
+    _check_no_other_readers(run)
     keep_change(change, run.warehouse)
     stop_for(run.warehouse, act_of(change))
     return change
@@ -185,11 +187,7 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)
             _check_not_of_the_source(run, asked.undo)
-    check_no_other_readers(
-        run,
-        "of these rows is not taken back yet. Nothing was changed. Go back to before the rows were "
-        "read: `tidemark rewind`.",
-    )
+    _check_no_other_readers(run)
     check_not_frozen(run, hits.first)
     planned = f"{act.started:{STAMP}}"
     done.change = Retraction(
@@ -213,6 +211,14 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
     if asked.undo is None:
         compare(spark, run, RowsLeftOut(condition, hits.held), progress, done)
     return done.change
+
+
+def _check_no_other_readers(run: Run) -> None:
+    check_no_other_readers(
+        run,
+        "of these rows is not taken back yet. Nothing was changed. Go back to before the rows were "
+        "read: `tidemark rewind`.",
+    )
 
 
 def _check_not_of_the_source(run: Run, act: str) -> None:
