@@ -29,6 +29,7 @@ from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -374,6 +375,28 @@ def test_rejects_that_the_source_has_changed_since_stay_so_where_nothing_is_foll
     succeed(spark, stopped, "fourth")
     ids = sorted(row["id"] for row in stopped.bronze().to_pylist())
     assert ids == sorted(row["id"] for row in sales.rows.to_pylist() if row["id"] is not None)
+
+
+def test_what_is_gone_of_what_is_followed_is_accepted_and_the_next_run_finishes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, sales = place_at(tmp_path / "root")
+    sales.append(*FIRST)
+    succeed(spark, place, "first")
+    sales.merge((2, 3, "b", 10))
+    with killed("after", "source noted", 1):
+        assert run_warm(spark, place, "killed").error is not None
+    sales.merge((2, 3, "b", 11))
+    DeltaTable(sales.uri).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    assert "`tidemark accept clicks --reason WHY`" in failed(spark, place, "stopped")
+    accept_changes(place.pipeline, place.settings, "accepting", "vacuumed", "Ada")
+    succeed(spark, place, "finishes")
+    assert unfinished_act(place.warehouse) is None
+    assert sorted(row["id"] for row in place.bronze().to_pylist()) == [1, 3, 5, 6]
+    assert [row["reason"] for row in place.rejects().to_pylist()].count("gone") == 1
+    assert audit(spark, place).outcome == "equal"
+    lines = place.table(place.places.ledger).to_pylist()
+    assert all(line["difference"] in (0, None) for line in lines)
 
 
 def test_rows_that_deletion_vectors_hide_are_gone(spark: SparkSession, tmp_path: Path) -> None:

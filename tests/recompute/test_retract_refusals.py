@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, quiet
-from tidemark.errors import RetractionRefused
+from tidemark.errors import RetractionRefused, RetractionUnfinished
 from tidemark.recompute.plans import CHANGE
 from tidemark.recompute.retract.change import Retraction
 from tidemark.recompute.retract.record import keep_change
@@ -20,14 +22,18 @@ from tidemark.recompute.retract.refusals import (
     check_followed_as_begun,
     check_followed_as_then,
 )
-from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for, unfinished_act
+from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.sources.notes import (
     Followed,
     FollowedOffsets,
     FollowedVersions,
     SourceNotes,
+    source_notes,
     write_source_notes,
 )
+from tidemark.sources.planned_source import FollowedSourceHandle
+from tidemark.upkeep.accept_changes import accept_changes
 
 TABLES = {"t": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
 COLUMNS = {"id": "long not null", "shop": "string not null", "at": "timestamp"}
@@ -160,6 +166,42 @@ def test_what_a_rewind_forgets_to_have_been_followed_the_plans_tell(tmp_path: Pa
     assert changed_up_to(place.run("replay")) == -1
     act(place, LATER)
     assert changed_up_to(place.run("replay")) == sys.maxsize
+
+
+def test_only_input_that_is_gone_is_accepted_while_it_is_followed(tmp_path: Path) -> None:
+    """The run that is to finish it could not read else; of the tables in between nobody judges."""
+    place, uri = place_of(tmp_path, "id"), str(tmp_path / "sales")
+    at = pa.array([datetime(2026, 7, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    for number in (1, 2):
+        write_deltalake(uri, pa.table({"id": [number], "shop": ["a"], "at": at}), mode="append")
+    run = place.run("next")
+    source, ingest = run.source, run.ingest_checkpoint()
+    assert isinstance(source, FollowedSourceHandle)
+    (step,) = source.steps(ingest)
+    head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
+    for log, text in (("offsets", f"{head}\n{step.text}"), ("commits", "{}")):
+        Path(ingest.uri, log).mkdir(parents=True)
+        Path(ingest.uri, log, "0").write_text(f"v1\n{text}")
+    DeltaTable(uri).update(updates={"shop": "'b'"}, predicate="id = 2")
+    change = source.to_follow(ingest)
+    assert change is not None
+    found = change(LATER)
+    act(place, LATER, key=("id",))
+    Path(place.places.retractions, LATER, NEW_ROWS).write_bytes(found.new_rows or b"")
+    following = PipelineAct(ActKind.FOLLOWING, LATER)
+    stop_for(place.warehouse, following)
+    write_source_notes(ingest, SourceNotes(followed=found.follows))
+    with pytest.raises(RetractionUnfinished, match="The next run finishes it"):
+        accept_changes(place.pipeline, place.settings, "r", "known", "Ada")
+    newest = max(DeltaTable(uri).file_uris(), key=lambda one: Path(one).stat().st_mtime_ns)
+    Path(newest).unlink()
+    accepted = accept_changes(place.pipeline, place.settings, "r", "vacuumed", "Ada")
+    assert [one.reason for one in accepted.lost] == ["gone"]
+    assert (accepted.by_hand, accepted.of_file) == ((), ())
+    assert [one.accepted for one in source_notes(ingest).lost] == ["vacuumed"]
+    assert unfinished_act(place.warehouse) == following
+    with pytest.raises(RetractionUnfinished):
+        accept_changes(place.pipeline, place.settings, "r", "again", "Ada")
 
 
 def test_a_plan_of_a_former_version_notes_no_key(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ The life of an acceptance, under the pipeline's lease:
    (`runs/wall_clock.py`);
 6. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
 Killed between two of these, what is not accepted yet is still found; repeat it.
+
+While changes of the source are followed, 3 and 5 alone are done: without them the run that is to
+finish that could not read.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from tidemark.runs.contract.accept import accept_file, changes_to_accept
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
 from tidemark.runs.wall_clock import accept_clock
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import LossAcceptance, LostInput
@@ -83,13 +87,20 @@ def accept_changes(
     """Accept it, and the changes of the pipeline's file that runs wait for, behind the lease. Gold
     stays as it is: an audit says what differs from bronze now, and a backfill mends what is closed.
 
-    Raises AcceptanceRefused and LeaseHeld; nothing is written then.
+    Raises AcceptanceRefused, LeaseHeld, and what `check_no_unfinished_act` raises unless input is
+    lost that is being followed; nothing is written then.
     """
-    with pipeline_lease(pipeline, settings, run_id, "acceptance", any_clock=True) as lease:
-        found, lost = changed_by_hand(pipeline, settings), lost_input(pipeline, settings)
-        # Nothing is written where the file cannot be compared.
-        changes_to_accept(pipeline, settings)
+    following = ActKind.FOLLOWING
+    with pipeline_lease(
+        pipeline, settings, run_id, "acceptance", finishes=following, any_clock=True
+    ) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+        lost = lost_input(pipeline, settings)
+        is_following = check_no_unfinished_act(warehouse, following if lost else None) is not None
+        found = () if is_following else changed_by_hand(pipeline, settings)
+        if not is_following:
+            # Nothing is written where the file cannot be compared.
+            changes_to_accept(pipeline, settings)
         clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
         now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
         if lost:
@@ -101,7 +112,9 @@ def accept_changes(
             else:
                 _accept(warehouse.table_at(loss.place), note)
         clock = accept_clock(ingest, clocks, accepted)
-        of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
+        of_file: tuple[Difference, ...] = ()
+        if not is_following:
+            of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
     return Accepted(found, lost, of_file, clock)
 
 

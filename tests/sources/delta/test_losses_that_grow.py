@@ -503,6 +503,63 @@ def test_what_changed_behind_a_set_back_is_followed_once_a_batch_has_told_of_tha
     assert read_on(world, 3) == [20]
 
 
+@pytest.mark.parametrize("planned", [True, False], ids=["planned", "not yet planned"])
+def test_a_file_of_what_is_followed_that_is_gone_has_to_be_accepted(
+    tmp_path: Path, planned: bool
+) -> None:
+    """The rows that it replaces are out of bronze by then, and nothing else leads out."""
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2)
+    assert read_on(world, 0) == [0, 1, 2]
+    DeltaTable(world.uri).delete("n = 2")
+    world.append(7)
+    there = {*DeltaTable(world.uri).file_uris()}
+    world.append(8)
+    (gone,) = {*DeltaTable(world.uri).file_uris()} - there
+    went, came = follow(world, "20260701T000000Z")
+    assert (went, {*came}) == (("2",), {"7", "8"})
+    (step,) = world.source.steps(world.ingest)
+    if planned:
+        world.plan(1, step)
+    Path(gone).unlink()
+    part = f"5/{Path(gone).name}"
+    assert world.lost() == [(part, "gone")]
+    with pytest.raises(InputLost, match="`tidemark accept clicks --reason WHY`"):
+        world.source.check(world.ingest)
+    world.accept()
+    assert world.lost() == []
+    if not planned:
+        assert world.source.steps(world.ingest) == [step]
+        world.plan(1, step)
+        assert world.lost() == []
+    reading = world.source.reading(world.ingest, 1, None)
+    assert [(one.part, one.reason) for one in reading.verdicts] == [(part, "gone")]
+    assert world.read(1) == [7]
+    world.commit(1)
+    assert (world.lost(), world.source.steps(world.ingest)) == ([], [])
+
+
+def test_a_file_of_what_is_followed_that_goes_while_it_is_read_is_told_as_such(
+    tmp_path: Path,
+) -> None:
+    world = followed_world(tmp_path)
+    world.append(0)
+    assert read_on(world, 0) == [0]
+    DeltaTable(world.uri).delete("n = 0")
+    world.append(1)
+    follow(world, "20260701T000000Z")
+    (step,) = world.source.steps(world.ingest)
+    world.plan(1, step)
+    reading = world.source.reading(world.ingest, 1, None)
+    (file,) = DeltaTable(world.uri).file_uris()
+    unreadable = {reading.read[0]: "It is no Parquet"}
+    with pytest.raises(DataDamaged, match="Put the file back"):
+        world.source.left_out(world.ingest, 1, reading, unreadable, False)
+    Path(file).unlink()
+    with pytest.raises(InputLost, match="is gone"):
+        world.source.left_out(world.ingest, 1, reading, unreadable, False)
+
+
 copies = st.one_of(
     st.tuples(st.just("run"), st.integers(0, 3)),
     st.tuples(st.just("run"), st.integers(1, 2)),

@@ -24,6 +24,7 @@ from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import DeltaGap
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import (
+    AcceptedLoss,
     Followed,
     FollowedVersions,
     OfBatch,
@@ -228,7 +229,7 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         table, offset = self.table(), self.batch_offset(ingest, batch)
         read, only = set(reading.read), self._only or {}
         if offset.follows is not None:
-            new = self._new_rows(offset.follows)
+            new = [one for one in self._new_rows(offset.follows) if str(one.part) in read]
             return [slice_of(table, one.part, one.file, rows=one.rows) for one in new]
         files = [(part, file) for part, file in files_of(table, offset) if str(part) in read]
         for part in map(DeltaPart.of, read):
@@ -244,16 +245,17 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         unreadable: Mapping[str, str],
         repeated: bool,
     ) -> Reading:
-        """A file that is gone has to be accepted; one that is no Parquet is a verdict. Of what is
-        followed neither is: its former rows are out of bronze."""
+        """A file that is gone has to be accepted; one that is no Parquet is a verdict, but not of
+        what is followed: its former rows are out of bronze."""
+        self._check_nothing_lost(ingest)
         if unreadable and self.batch_offset(ingest, batch).follows is not None:
             part, why = next(iter(unreadable.items()))
             raise DataDamaged(
                 f"{part} of the table {self.places.source(self.delta.table)}, whose new rows are "
                 f"to be read: {why}. The rows that they replace are out of bronze, and gold is as "
-                "it was. Put the file back, from a backup of the table; the next run goes on."
+                "it was. Put the file back, from a backup of the table; the next run goes on. Only "
+                f"one that is gone can be accepted (`tidemark accept {self.pipeline.name}`)."
             )
-        self._check_nothing_lost(ingest)
         since = f". {SINCE_BRONZE}" if repeated else ""
         bad = [PartVerdict(one, UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
         left = tuple(part for part in reading.read if part not in unreadable)
@@ -332,12 +334,28 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         if position.offset is None:
             start = self._planned(ingest, position, table)
             return planning.lost_of_start(table, start, notes.lost, skips)
-        if planning.followed_offset(position, notes.followed) is not None:
-            return ()
+        if (followed := planning.followed_offset(position, notes.followed)) is not None:
+            return self._lost_of_act(table, followed, position.batch + 1, False, notes.lost)
         lost = planning.lost_parts(position, table, notes.lost, skips, self._follows)
         earlier = self._offsets_before(ingest, position.batch)
         planning.check_set_back(position, table, notes.lost, earlier)
+        # A table that was replaced, or set back, is told as such.
+        if position.is_pending and not lost:
+            lost = self._lost_of_act(table, position.offset, position.batch, True, notes.lost)
         return lost
+
+    def _lost_of_act(
+        self,
+        table: SourceTable,
+        offset: Offset,
+        batch: int,
+        was_planned: bool,
+        accepted: Sequence[AcceptedLoss],
+    ) -> tuple[DeltaGap, ...]:
+        if offset.follows is None:
+            return ()
+        files = {one.part: one.file for one in self._new_rows(offset.follows)}
+        return planning.lost_of_act(table, offset, files, batch, was_planned, accepted)
 
     def _offsets_before(self, ingest: Checkpoint, batch: int) -> Iterator[tuple[int, Offset]]:
         """The batches before one that the checkpoint still has, and their offsets."""
@@ -413,10 +431,13 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
         offset, lost = self.batch_offset(ingest, batch), source_notes(ingest).lost
-        if offset.follows is not None:
-            return tuple(str(one.part) for one in self._new_rows(offset.follows)), ()
-        of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
+        if offset.follows is not None:
+            out = [DeltaPart.of(one.part) for one in of_batch]
+            new = [one.part for one in self._new_rows(offset.follows)]
+            left = tuple(str(one) for one in new if not any(part.holds(one) for part in out))
+            return left, tuple(one.verdict(since) for one in of_batch)
+        of_versions = planning.accepted_versions(lost, offset.id)
         accepted = [
             *(one for one in of_versions if self._reads(table, offset, DeltaPart.of(one.part))),
             *of_batch,

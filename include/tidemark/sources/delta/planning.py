@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, SourceRefused, TableLost
@@ -426,6 +426,25 @@ def _lost_of(
             "known"
         )
         yield DeltaGap(DeltaPart(gone[0], last=gone[-1]), table.id, EXPIRED, what)
+
+
+def lost_of_act(
+    table: SourceTable,
+    offset: Offset,
+    files: Mapping[DeltaPart, AddedFile],
+    batch: int,
+    was_planned: bool,
+    accepted: Sequence[AcceptedLoss],
+) -> tuple[DeltaGap, ...]:
+    """Of the files with the new rows of what an act follows, those that are gone and were not
+    accepted. The batch of the act has the verdict: no other one reads these versions."""
+    missing = _missing(table, [*files.values()])
+    gone = (
+        replace(_gone_file(table, part, file), id=offset.id, batch=batch, was_planned=was_planned)
+        for part, file in files.items()
+        if table.uri_of(file) in missing
+    )
+    return tuple(one for one in gone if not _is_accepted(one, accepted))
 
 
 def changed_text(version: Version) -> str:
