@@ -6,16 +6,24 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, quiet
-from tidemark.errors import RetractionRefused, RetractionUnfinished
+from tidemark.errors import (
+    ErasureUnproven,
+    RetractionRefused,
+    RetractionUnfinished,
+    RetractionUnproven,
+)
+from tidemark.recompute.erase.change import Erasure
+from tidemark.recompute.erase.record import keep_erasure
 from tidemark.recompute.plans import CHANGE
-from tidemark.recompute.retract.change import Retraction
+from tidemark.recompute.retract.change import RetractedTable, Retraction
 from tidemark.recompute.retract.record import keep_change
 from tidemark.recompute.retract.refusals import (
     changed_up_to,
@@ -46,12 +54,18 @@ def place_of(root: Path, key: Any = None) -> Place:
     return Place(root, clicks(source=source, tables=TABLES))
 
 
-def act(place: Place, of: str, follows: bool = True, key: tuple[str, ...] | None = None) -> None:
+def act(
+    place: Place,
+    of: str,
+    follows: bool = True,
+    key: tuple[str, ...] | None = None,
+    tables: tuple[RetractedTable, ...] = (),
+) -> None:
     followed = FollowedVersions(id="t", begin=1, next=2, mark=None, act=of) if follows else None
     change = Retraction(
         id=of, run_id=f"retract__{of}", pipeline=place.name, by="Ada", reason="r", what="of it",
         planned_at=datetime(2026, 7, 1, tzinfo=UTC), condition="false", bronze=1, rows=1,
-        dates=(), tables=(), follows=followed, key=key,
+        dates=(), tables=tables, follows=followed, key=key,
     )  # fmt: skip
     keep_change(change, place.warehouse)
 
@@ -166,6 +180,47 @@ def test_what_a_rewind_forgets_to_have_been_followed_the_plans_tell(tmp_path: Pa
     assert changed_up_to(place.run("replay")) == -1
     act(place, LATER)
     assert changed_up_to(place.run("replay")) == sys.maxsize
+
+
+@pytest.mark.parametrize("kind", [ActKind.FOLLOWING, ActKind.RETRACTION])
+def test_a_table_that_is_out_of_the_file_keeps_an_act_from_being_finished(
+    tmp_path: Path, kind: ActKind
+) -> None:
+    """It could begin no generation, once bronze has lost the rows."""
+    from tidemark.streaming.jobs import retract
+
+    place = place_of(tmp_path, "id")
+    tables = tuple(RetractedTable(table=one, gold=1, newest_generation=1) for one in ("t", "gone"))
+    act(place, LATER, follows=kind is ActKind.FOLLOWING, key=("id",), tables=tables)
+    stop_for(place.warehouse, PipelineAct(kind, LATER))
+    told = (
+        f"has no table gone, and had it when the {kind} {LATER} was planned.*nothing.*Put it back"
+    )
+    begun: Any = SimpleNamespace(run=place.run("next"), asked=SimpleNamespace(finishes=True))
+    with pytest.raises(RetractionUnproven, match=told):
+        retract._begun(begun, cast("Any", None), retract.RetractedSoFar())
+    if kind is ActKind.FOLLOWING:
+        with pytest.raises(RetractionUnproven, match=f"{told}.*`tidemark run clicks`"):
+            check_followed_as_begun(place.run("next"))
+
+
+def test_an_erasure_asks_for_its_tables_until_only_the_last_step_is_left(tmp_path: Path) -> None:
+    from tidemark.streaming.jobs import erase
+
+    place = place_of(tmp_path)
+    stop_for(place.warehouse, PipelineAct(ActKind.ERASURE, LATER))
+    begun: Any = SimpleNamespace(run=place.run("next"), asked=SimpleNamespace(finishes=True))
+    assert erase._begun(begun, cast("Any", None), erase.ErasedSoFar()) is None
+    gone = RetractedTable(table="gone", gold=1, newest_generation=1)
+    plan = Erasure(
+        id=LATER, run_id="erase__x", pipeline=place.name, by="Ada", reason="r", erased=(),
+        planned_at=datetime(2026, 7, 1, tzinfo=UTC), tables=(gone,),
+    )  # fmt: skip
+    keep_erasure(plan, place.warehouse)
+    with pytest.raises(
+        ErasureUnproven, match=r"has no table gone.*`tidemark erase clicks --apply`"
+    ):
+        erase._begun(begun, cast("Any", None), erase.ErasedSoFar())
 
 
 def test_only_input_that_is_gone_is_accepted_while_it_is_followed(tmp_path: Path) -> None:

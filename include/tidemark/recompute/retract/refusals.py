@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 
 import pyarrow.dataset as ds
 
-from tidemark.errors import RetractionRefused, UnpublishedChanges
+from tidemark.errors import (
+    RetractionRefused,
+    RetractionUnproven,
+    TidemarkError,
+    UnpublishedChanges,
+)
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
@@ -19,7 +25,7 @@ from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.found import found_tables
 from tidemark.runs.generations import generations
 from tidemark.runs.run import Run, TableRun
-from tidemark.runs.unfinished_act import ActKind, unfinished_act
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, unfinished_act
 from tidemark.sources.notes import source_notes
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.dataset import dataset_of
@@ -104,12 +110,15 @@ def check_followed_as_then(run: Run, act: str) -> None:
 def check_followed_as_begun(run: Run) -> None:
     """RetractionRefused where what the source changed is being followed, and the pipeline's file
     does not follow by the same key any more: other rows would be read than the act is about, and
-    nothing would ever finish it. Asked before a run reads anything."""
+    nothing would ever finish it. Asked before a run reads anything. RetractionUnproven where it has
+    not all of the act's tables."""
     unfinished, key = unfinished_act(run.warehouse), run.pipeline.source.followed_key
     if unfinished is None or unfinished.kind is not ActKind.FOLLOWING:
         return
-    begun = read_retraction(unfinished.folder(run.warehouse)).key
+    change = read_retraction(unfinished.folder(run.warehouse))
+    begun = change.key
     if key and begun in (key, None):
+        check_tables_are_there(run, unfinished, change.tables, RetractionUnproven)
         return
     was = "a key that was not noted" if begun is None else f"the key {', '.join(begun)}"
     now = f"follows by {', '.join(key)}" if key else "follows no changes"
@@ -118,6 +127,20 @@ def check_followed_as_begun(run: Run) -> None:
         "now: so this cannot be finished. Nothing was read. Put `changes` and `key` back, run the "
         "pipeline, and change the file then."
     )
+
+
+def check_tables_are_there(
+    run: Run, act: PipelineAct, tables: Iterable[RetractedTable], error: type[TidemarkError]
+) -> None:
+    """Raises `error` where a table of an act that was begun is not in the pipeline's file any more:
+    it could begin no generation, or would go as a former one, and nobody was told so."""
+    if gone := [one.table for one in tables if one.table not in run.pipeline.tables]:
+        name = run.pipeline.name
+        raise error(
+            f"The file of {name} has no table {', '.join(gone)}, and had it when the {act.kind} "
+            f"{act.id} was planned. This try changed nothing. Put it back until that is finished. "
+            f"{act.ways_out(name)}"
+        )
 
 
 def changed_up_to(run: Run) -> int:

@@ -47,6 +47,7 @@ from tidemark.recompute.retract.record import left_to_begin
 from tidemark.recompute.retract.refusals import (
     check_no_other_readers,
     check_not_frozen,
+    check_tables_are_there,
     frozen_rows,
     started_tables,
 )
@@ -190,14 +191,15 @@ def _begun(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) ->
     run, asked = act.run, act.asked
     unfinished = unfinished_act(run.warehouse)
     if unfinished is not None:
-        done.change = read_erasure(unfinished.folder(run.warehouse))
+        done.change = change = read_erasure(unfinished.folder(run.warehouse))
         if not asked.finishes:
             raise ErasureRefused(
                 f"The erasure {unfinished.id} of {run.pipeline.name} was begun and not finished. "
                 f"{unfinished.ways_out(run.pipeline.name)}"
             )
-        _check_tables_are_there(run, done.change)
-        return done.change
+        if change is not None:
+            check_tables_are_there(run, unfinished, change.tables, ErasureUnproven)
+        return change
     if asked.finishes:
         raise ErasureRefused(
             f"No erasure of {run.pipeline.name} was begun that would have to be finished. Name "
@@ -214,17 +216,6 @@ def _begun(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) ->
     done.change = change
     stop_for(run.warehouse, change.act)
     return change
-
-
-def _check_tables_are_there(run: Run, change: Erasure | None) -> None:
-    """ErasureUnproven where a table is no longer in the file: nobody was told that it goes."""
-    planned = () if change is None else (one.table for one in change.tables)
-    if gone := [name for name in planned if name not in run.pipeline.tables]:
-        raise ErasureUnproven(
-            f"The file of {run.pipeline.name} has no table {', '.join(gone)}, and had it when the "
-            "erasure was planned. This try changed nothing. Put it back until the erasure is "
-            f"finished: `tidemark erase {run.pipeline.name} --apply`."
-        )
 
 
 def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> None:

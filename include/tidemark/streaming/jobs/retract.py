@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import RetractionRefused
+from tidemark.errors import RetractionRefused, RetractionUnproven
 from tidemark.gold.views import write_views
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
@@ -43,6 +43,7 @@ from tidemark.recompute.retract.refusals import (
     check_followed_as_then,
     check_no_other_readers,
     check_not_frozen,
+    check_tables_are_there,
     started_tables,
 )
 from tidemark.recompute.retract.result import RetractResult, retract_lines
@@ -150,6 +151,7 @@ def _begun(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFa
                 f"The retraction {change.id} of {run.pipeline.name} ({change.rows:,} rows "
                 f"{change.what}) was begun and not finished. {unfinished.ways_out(change.pipeline)}"
             )
+        check_tables_are_there(run, unfinished, change.tables, RetractionUnproven)
         return change
     if asked.finishes:
         raise RetractionRefused(
