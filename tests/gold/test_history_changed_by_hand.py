@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.windows import Windows, at, window
 from tidemark.errors import TableLost
@@ -78,3 +78,14 @@ def test_rows_of_gold_that_went_by_hand_stop_a_publish_until_that_is_accepted(
     _accept(TablePlace(found.gold_uri), note)
     publish(12, "next")
     assert found.gold("key", "total") == [("a", 2)]
+
+
+def test_rows_that_gold_got_by_hand_stop_its_first_publish(tmp_path: Path) -> None:
+    found = Windows(tmp_path)
+    found.change(window(at(10), key="a", total=1))
+    others = Windows(tmp_path / "others")
+    others.change(window(at(10), key="b", total=1))
+    others.publish_at(at(11))
+    write_deltalake(found.gold_uri, others.gold_table().to_pyarrow_table(), mode="append")
+    with pytest.raises(TableLost, match="Nothing was published into it"):
+        found.publish_at(at(11))

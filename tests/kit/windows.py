@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from pyspark.sql import types as T
 
 from tidemark.gold.pins import TableResult
@@ -20,6 +20,7 @@ from tidemark.gold.state import gold_state
 from tidemark.operators.windows.windows import Windows as WindowOperator
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import Fence, unfenced
 from tidemark.streaming.schemas import changes_schema, gold_schema
@@ -85,7 +86,9 @@ class Windows:
         schema = self.changes_schema()
         constant = {"cause": cause, "generation": 1, "run": run, "batch": batch}
         rows = pa.Table.from_pylist([row | constant for row in windows], schema)
-        write_deltalake(self.changes_uri, rows, mode="append")
+        # Without a note it would be a change by hand.
+        note = CommitProperties(custom_metadata=as_metadata(RecomputedNote(cause=cause, run=run)))
+        write_deltalake(self.changes_uri, rows, mode="append", commit_properties=note)
         return DeltaTable(self.changes_uri).version()
 
     def pin(

@@ -1,8 +1,12 @@
-"""A table that was out of the pipeline's file while acts changed bronze, and is put back."""
+"""Tables beside which rows changed: they were out of the pipeline's file while acts changed bronze,
+nothing of them was published yet, or their gold is gone."""
 
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,20 +18,28 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.kit.running import Place, clicks
 from tests.operators.contract.joins import OTHER, join_table, joins, partner_pipeline
 from tests.operators.contract.kinds import TABLE, Kind, KindPlace
-from tidemark.errors import RetractionRefused
+from tidemark.errors import AcceptanceRefused, RetractionRefused
 from tidemark.gold.other_readers import OtherReader, note_reader
+from tidemark.gold.plan import noted_of
+from tidemark.recompute.table_change import change_of
+from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.runs.found import found_of
-from tidemark.runs.losses import _against_gold
+from tidemark.runs.losses import Loss, _against_gold, check_losses, find_losses
 from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for, unfinished_act
 from tidemark.storage.delta.notes import (
     AcceptedNote,
+    EmittedNote,
     ErasedNote,
+    IngestNote,
     Note,
+    PublishedNote,
     RetractedNote,
     RewoundNote,
     as_metadata,
 )
+from tidemark.storage.delta.rows import Rows
 from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
 
 ACT = "20260701T000000Z"
 ROWS = pa.table({"key": ["x", "y"], "n": [1, 2]})
@@ -56,7 +68,7 @@ def place(tmp_path: Path) -> Place:
     """Gold stands for version 0 of bronze."""
     place = Place(tmp_path, clicks())
     bronze = str(put(place.places.bronze, OURS).metadata().id)
-    noted = {"identities": 1, f"bronze/{bronze}": 0, "bronze": 0, "close": 0}
+    noted = {"identities": 1, f"bronze/{bronze}": 0, "bronze": 0, "changes": 0, "close": 0}
     put(place.places.gold("per_10m"), OURS, **noted)
     return place
 
@@ -150,3 +162,187 @@ def test_a_table_that_begins_to_read_bronze_while_an_act_is_planned_keeps_it_fro
     with pytest.raises(RetractionRefused, match="t of orders"):
         module._begun(act, None, SimpleNamespace(change=None))
     assert unfinished_act(place.warehouse) is None
+
+
+INGESTED = IngestNote(query="ingest", batch=0, rows=Rows(read=2, accepted=2))
+EMITTED = EmittedNote(query="q", batch=0)
+TAKEN_OUT = [RetractedNote(id=ACT, rows=1), RewoundNote(id=ACT, to_version=0)]
+
+
+def read_to(place: Place, version: int, generation: int = 1) -> None:
+    """The table's query has read bronze up to before this version, in one batch."""
+    bronze = DeltaTable(place.places.bronze).metadata().id
+    offset = (
+        f'{{"sourceVersion":1,"reservoirId":"{bronze}","reservoirVersion":{version},"index":-1,'
+        '"isStartingVersion":false}'
+    )
+    one_batch(place.places.query_checkpoint("per_10m", generation), "q", offset)
+
+
+def one_batch(checkpoint: str, query: str, offset: str) -> None:
+    planned = '{"batchWatermarkMs":0,"batchTimestampMs":1782900000000,"conf":{}}'
+    for name, text in (
+        ("metadata", f'{{"id":"{query}"}}'),
+        ("offsets/0", f"v1\n{planned}\n{offset}"),
+        ("commits/0", "v1\n{}"),
+    ):
+        (Path(checkpoint) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(checkpoint) / name).write_text(text)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Place:
+    """The first run was held: its query has read bronze, and gold is empty."""
+    place = Place(tmp_path, clicks())
+    put(place.places.bronze, INGESTED)
+    put(place.places.rejects, INGESTED)
+    put(place.places.changes("per_10m", 1), EMITTED, q=0)
+    make_gold(place)
+    one_batch(place.places.ingest_checkpoint, "ingest", '{"logOffset":-1}')
+    read_to(place, 1)
+    for query in ("ingest", "per_10m"):
+        contract = contract_of(place.pipeline, query, place.settings)
+        write_contract(place.places.contract(query, 1), contract, {})
+    assert losses(place) == []
+    return place
+
+
+def make_gold(place: Place) -> None:
+    made = CommitProperties(app_transactions=[Transaction("generation", 1)])
+    write_deltalake(place.places.gold("per_10m"), ROWS.slice(0, 0), commit_properties=made)
+
+
+def publish(place: Place) -> None:
+    rests_on = noted_of(found_of(place.pipeline, place.warehouse, "per_10m").rests_on(), {})
+    said = {"changes": 0, "bronze": 0, "close": 0, "generation": 1, "identities": 1} | rests_on
+    put(place.places.gold("per_10m"), PublishedNote(run="r", started_at=datetime.now(UTC)), **said)
+
+
+def losses(place: Place) -> list[Loss]:
+    return list(find_losses(place.pipeline, place.warehouse))
+
+
+def delete(uri: str) -> None:
+    DeltaTable(uri).delete("n = 2")
+
+
+def add(uri: str) -> None:
+    write_deltalake(uri, ROWS, mode="append")
+
+
+@pytest.mark.parametrize("change", [delete, add])
+@pytest.mark.parametrize("name", ["bronze", "rejects", "changes"])
+def test_a_change_by_hand_before_the_first_publish_is_a_loss(
+    held: Place, name: str, change: Callable[[str], None]
+) -> None:
+    places = held.places
+    uri = places.changes("per_10m", 1) if name == "changes" else str(getattr(places, name))
+    change(uri)
+    (loss,) = losses(held)
+    assert loss.place == uri
+    assert [commit.version for commit in loss.by_hand] == [1]
+    assert "per_10m has no published gold: version 1" in loss.what
+    assert ("migrate clicks --rebuild per_10m" in loss.way_out) is (name != "rejects")
+
+
+def test_gold_that_got_rows_before_the_first_publish_is_a_loss(held: Place) -> None:
+    add(held.places.gold("per_10m"))
+    (loss,) = losses(held)
+    assert "only publishes write to it" in loss.what
+
+
+def test_what_was_accepted_before_the_first_publish_can_be_computed_anew(held: Place) -> None:
+    delete(held.places.bronze)
+    accept_changes(held.pipeline, held.settings, "accept", "a wrong row", "us")
+    assert losses(held) == []
+    check_losses(held.pipeline, held.warehouse, rebuilt="per_10m")
+    assert change_of(held.pipeline, held.settings, "per_10m", rebuild=True).differences == ()
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gold gone", "never published"])
+def test_rows_that_came_by_hand_are_not_accepted_where_no_gold_tells_what_is_closed(
+    held: Place, is_gone: bool
+) -> None:
+    add(held.places.bronze)
+    if is_gone:
+        shutil.rmtree(held.places.gold("per_10m"))
+    with pytest.raises(AcceptanceRefused, match="windows that are open"):
+        changed_by_hand(held.pipeline, held.settings)
+
+
+@pytest.mark.parametrize("name", ["bronze", "changes"])
+def test_gold_that_is_moved_away_takes_no_other_loss_with_it(held: Place, name: str) -> None:
+    publish(held)
+    assert losses(held) == []
+    uri = held.places.bronze if name == "bronze" else held.places.changes("per_10m", 1)
+    delete(uri)
+    delete(held.places.gold("per_10m"))
+    assert len(losses(held)) == 2
+    shutil.rmtree(held.places.gold("per_10m"))
+    (loss,) = losses(held)
+    assert loss.place == uri
+    assert loss.by_hand
+    make_gold(held)
+    (loss,) = losses(held)
+    assert loss.place == uri
+
+
+@pytest.mark.parametrize("note", TAKEN_OUT, ids=lambda note: note.kind)
+def test_rows_that_went_are_a_loss_to_a_table_that_was_never_published(
+    held: Place, note: Note
+) -> None:
+    put(held.places.bronze, note, "overwrite")
+    (loss,) = losses(held)
+    assert "since the query of per_10m has begun to read it" in loss.what
+    assert "tidemark migrate clicks --rebuild per_10m" in loss.way_out
+    check_losses(held.pipeline, held.warehouse, rebuilt="per_10m")
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+@pytest.mark.parametrize("note", [None, *TAKEN_OUT], ids=lambda note: note and note.kind)
+def test_what_a_query_did_not_read_yet_is_nothing_to_it(
+    held: Place, note: Note | None, has_begun: bool
+) -> None:
+    if note is None:
+        delete(held.places.bronze)
+    else:
+        put(held.places.bronze, note, "overwrite")
+    if has_begun:
+        read_to(held, 2)
+    else:
+        shutil.rmtree(held.places.query_checkpoint("per_10m", 1))
+    assert losses(held) == []
+
+
+def test_gold_can_be_moved_away_behind_what_was_accepted_and_packed(held: Place) -> None:
+    publish(held)
+    delete(held.places.bronze)
+    accept_changes(held.pipeline, held.settings, "accept", "a wrong row", "us")
+    DeltaTable(held.places.bronze).optimize.compact()
+    shutil.rmtree(held.places.gold("per_10m"))
+    assert losses(held) == []
+
+
+def test_histories_of_before_there_were_notes_are_built_again_from(held: Place) -> None:
+    """Builds of then repaired late rows in commits without a note."""
+    changes = held.places.changes("per_10m", 1)
+    add(changes)
+    put(changes, EMITTED)
+    shutil.rmtree(held.places.gold("per_10m"))
+    assert losses(held) == []
+
+
+def test_of_a_generation_that_is_not_in_use_nothing_is_asked(held: Place) -> None:
+    delete(held.places.bronze)
+    read_to(held, 2, generation=2)
+    shutil.rmtree(held.places.gold("per_10m"))
+    (loss,) = losses(held)
+    assert loss.place == held.places.gold("per_10m")
+
+
+def test_rejects_are_not_asked_for_a_table_that_is_new_beside_a_published_one(held: Place) -> None:
+    delete(held.places.rejects)
+    publish(held)
+    tables = clicks()["tables"]
+    both = Place(held.root, clicks(tables={**tables, "new": tables["per_10m"]}))
+    assert losses(both) == []

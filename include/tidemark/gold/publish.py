@@ -24,6 +24,7 @@ from tidemark.gold.published import published_before, published_note, together
 from tidemark.gold.retention import drop_expired_dates, note_needed
 from tidemark.gold.row_values import GoldChange, changed_windows, open_windows
 from tidemark.gold.spans import days_of, spans_predicate
+from tidemark.gold.state import is_published
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
@@ -95,7 +96,7 @@ def publish_table(
                 "open_windows": _open_windows(gold, plan.close_after_ms),
             }
         )
-    if gold.transaction_version(IDENTITIES) is not None:
+    if gold.transaction_version(IDENTITIES) is not None or not is_published(gold):
         _check_not_by_hand(gold, gold_place)
     change = changed_windows(gold, found.changes(), operator, plan, note.run)
     gold_place.fence()

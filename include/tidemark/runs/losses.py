@@ -53,7 +53,9 @@ from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import commits_after, ingest_commits, reaches_back
 from tidemark.storage.delta.notes import (
+    EmittedNote,
     ErasedNote,
+    RecomputedNote,
     ReplayedNote,
     RetentionNote,
     RetractedNote,
@@ -378,7 +380,9 @@ def _of_ingest(table: TableInventory, tables: tuple[TableInventory, ...]) -> Ite
         if one.table is None and (started := [query for query in used_by if query.planned >= 0]):
             yield _gone(table, one, f"the checkpoint {started[0].uri} has batches")
         elif one.table is not None:
-            yield from _against_gold(table, one)
+            # No query reads rejects: where another table's gold tells of them, that is enough.
+            if one is table.bronze or _is_published(table) or not any(map(_is_published, tables)):
+                yield from _against_gold(table, one)
             yield from _ahead_of_checkpoint(table, one, ingest)
     yield from _query_against_gold(table, ingest)
     if table is tables[0] and table.bronze.table is not None:
@@ -454,10 +458,17 @@ def _that_ran(table: TableInventory) -> tuple[int, ...]:
     )
 
 
+def _is_published(table: TableInventory) -> bool:
+    return table.gold.table is not None and is_published(table.gold.table)
+
+
 def _against_gold(table: TableInventory, one: FoundTable) -> Iterator[Loss]:
     """A table beside what gold's transactions say of it."""
     gold = table.gold.table
-    if gold is None or one.table is None:
+    if one.table is None:
+        return
+    if gold is None or not is_published(gold):
+        yield from _before_a_publish(table, one, one.table)
         return
     noted, claim = _noted(table, one), "table published from"
     if noted is None and _is_identified(table):
@@ -468,6 +479,45 @@ def _against_gold(table: TableInventory, one: FoundTable) -> Iterator[Loss]:
         yield _loss(table, one, claim, _Verdict.BEHIND, to=published)
     elif noted is not None:
         yield from _changed_since(table, one, one.table, noted)
+
+
+def _before_a_publish(table: TableInventory, one: FoundTable, there: DeltaTable) -> Iterator[Loss]:
+    """A table beside a gold that is gone, or that nothing was published into: no transaction tells
+    how far it was seen, but the query has read rows, which the next publish will show."""
+    # The generation in use is not known then.
+    if next(_of_generations(table), None) is not None:
+        return
+    if (began := _began_at(table, one, there)) is None:
+        return
+    if one in (table.bronze, *table.others):
+        since = f"the query of {table.name} has begun to read it ({table.query.uri})"
+        yield from _taken_out(table, one, began, since)
+    # What was accepted of another pipeline's bronze went with a gold that is gone.
+    own = one not in table.others or table.gold.table is None
+    after = began if own else max(began, _accepted(table, one))
+    if by_hand := commits_by_hand(there, one.place, after, accepted=own):
+        yield _by_hand(table, one, by_hand, f"{table.name} has no published gold")
+
+
+def _began_at(table: TableInventory, one: FoundTable, there: DeltaTable) -> int | None:
+    """The version of a table behind which changes by hand matter where no publish noted one; None
+    where its query has not begun.
+
+    Of bronze, that which the oldest batch whose offsets are kept has read at least: what was
+    before is nothing to the query, or was asked by the runs since.
+    """
+    if one in (table.bronze, *table.others):
+        for batch in table.query.checkpoint.batches("offsets"):
+            read = table.query.checkpoint.delta_versions(batch).get(str(one.id))
+            if read is not None:
+                return read - 1
+        return None
+    if one is table.changes and table.gold.table is None:
+        # Its history may be of before there were notes; a run stops at what lies behind the last.
+        ours = (EmittedNote, RecomputedNote)
+        noted = (commit for commit in newest_first(there) if isinstance(note_of(commit), ours))
+        return next((int(commit["version"]) for commit in noted), -1)
+    return -1
 
 
 def _changed_since(
@@ -485,30 +535,8 @@ def _changed_since(
             "gold.",
             _way_out(table, one),
         )
-    if (rewound := _newest_note(one, noted, RewoundNote)) is not None:
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{one.uri} was taken back to what it was at version {rewound.to_version} (the rewind "
-            f"{rewound.id}), since {of} ({table.gold.uri}).",
-            "Wrong at most: what gold shows of its rows that are undone.",
-            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
-            "is there by now.",
-            rewound=True,
-        )
+    yield from _taken_out(table, one, noted, f"{of} ({table.gold.uri})")
     is_other = one in table.others
-    act = _newest_note(one, noted, RetractedNote)
-    if act is not None and not _is_at_work(table, act):
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{act.rows:,} rows of {one.uri} were retracted, or brought back (the retraction "
-            f"{act.id}), since {of} ({table.gold.uri}).",
-            "Wrong at most: what gold shows of these rows.",
-            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
-            "is there by now.",
-            rewound=True,
-        )
     if is_other and _may_be_erased(one, there, noted):
         yield Loss(
             one.name,
@@ -536,6 +564,34 @@ def _may_be_erased(one: FoundTable, there: DeltaTable, version: int) -> bool:
         return False
     erased = _newest_note(one, version, ErasedNote) is not None
     return erased or not reaches_back(there, version + 1)
+
+
+def _taken_out(table: TableInventory, one: FoundTable, after: int, since: str) -> Iterator[Loss]:
+    """Rows that acts of ours took out of a table, or brought back, behind a version, since which
+    the query has not begun anew."""
+    if (rewound := _newest_note(one, after, RewoundNote)) is not None:
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{one.uri} was taken back to what it was at version {rewound.to_version} (the rewind "
+            f"{rewound.id}), since {since}.",
+            "Wrong at most: what gold shows of its rows that are undone.",
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
+            "is there by now.",
+            rewound=True,
+        )
+    act = _newest_note(one, after, RetractedNote)
+    if act is not None and not _is_at_work(table, act):
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{act.rows:,} rows of {one.uri} were retracted, or brought back (the retraction "
+            f"{act.id}), since {since}.",
+            "Wrong at most: what gold shows of these rows.",
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
+            "is there by now.",
+            rewound=True,
+        )
 
 
 def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:
@@ -757,7 +813,7 @@ def _of_clocks(table: TableInventory) -> Iterator[Loss]:
 
 def _gold_by_hand(table: TableInventory) -> Iterator[Loss]:
     gold = table.gold
-    if gold.table is None or not _is_identified(table):
+    if gold.table is None or (is_published(gold.table) and not _is_identified(table)):
         return
     by_hand = commits_by_hand(gold.table, gold.place, last_publish(gold.table))
     if by_hand:
@@ -860,8 +916,15 @@ def _way_out(table: TableInventory, one: FoundTable | FoundQuery) -> str:
 
 
 def _way_out_of_a_change(table: TableInventory, one: FoundTable) -> str:
+    rebuild = f"`tidemark migrate {table.pipeline} --rebuild {table.name}`"
     if one in table.others:
         other = other_pipeline(one.name)
+        if not _is_published(table):
+            return (
+                f"Was it a mistake? Then put {one.uri} back from a backup. Was it meant? Then "
+                f'`tidemark accept {other} --reason "…"` for that pipeline, and {rebuild}, which '
+                "computes gold from what both bronzes hold by now."
+            )
         return (
             f"Was it a mistake? Then put {one.uri} back from a backup. Was it meant? Then "
             f'`tidemark accept {other} --reason "…"` for that pipeline, the same for '
@@ -871,6 +934,13 @@ def _way_out_of_a_change(table: TableInventory, one: FoundTable) -> str:
         undo = f"move {one.uri} away: the next run builds it again from {table.changes.uri}"
     else:
         undo = f"put {one.uri} back from a backup"
+        if one in (table.bronze, table.changes) and not _is_published(table):
+            return (
+                f"Was it a mistake? Then {undo}. Was it meant? Then `tidemark accept "
+                f'{table.pipeline} --reason "…"`, and before the next run {rebuild}, which '
+                "computes gold from what bronze holds by now: the query still counts what it has "
+                "read. Do so with each table that has no published gold."
+            )
     return (
         f"Was it a mistake? Then {undo}. Was it meant? Then `tidemark accept {table.pipeline} "
         '--reason "…"`, and audit the pipeline: a backfill mends the windows that are closed.'

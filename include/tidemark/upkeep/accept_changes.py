@@ -155,12 +155,12 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
     it, and these windows are computed again; in open ones they would count a second time, or
     without that anybody judged them."""
     held = warehouse.bronze.existing()
+    tables = tuple(found_tables(pipeline, warehouse))
+    # Without its gold nobody tells what is closed of a table: all may be open.
+    closed = [gold_state(one.gold.table).close_ms if one.gold.table else 0 for one in tables]
     first = min(
-        table.operator.kept_from_ms(
-            table.operator.rows_in(held).first_needed_ms(gold_state(table.gold.table).close_ms)
-        )
-        for table in found_tables(pipeline, warehouse)
-        if table.gold.table is not None
+        one.operator.kept_from_ms(one.operator.rows_in(held).first_needed_ms(close_ms))
+        for one, close_ms in zip(tables, closed, strict=True)
     )
     if (commit := _adding_since(bronze, pipeline.source.event_time.column, first)) is not None:
         raise AcceptanceRefused(
