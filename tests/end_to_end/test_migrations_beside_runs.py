@@ -9,6 +9,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.end_to_end.generations import (
     MODES,
@@ -23,7 +24,9 @@ from tests.end_to_end.generations import (
 )
 from tests.kit.running import run_warm, succeed
 from tests.streaming.audits import accept_by_hand, event, gold_of
+from tidemark import commit_point
 from tidemark.gold.state import gold_state
+from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.streaming.progress import Progress
 
@@ -129,6 +132,32 @@ def test_rows_that_bronze_lost_meanwhile_stop_a_migration(
     assert result.generation is None
     assert "bronze" in result.error.message
     assert gold_state(gold_of(place)).generation == 1
+
+
+def test_rows_that_went_by_hand_while_a_migration_was_written_stop_it(
+    spark: SparkSession, three_runs: ThreeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was computed and balanced by then still holds them."""
+    place = three_runs("update")
+    new = changed(place, **CHANGES["a new measure"])
+
+    def reached(point: str, moment: str, _: tuple[object, ...]) -> None:
+        if (point, moment) == ("windows of a generation", "before"):
+            DeltaTable(place.places.bronze).delete("amount = 22")
+
+    monkeypatch.setattr(commit_point, "on_reach", reached)
+    result = migrate(spark, new)
+    monkeypatch.setattr(commit_point, "on_reach", None)
+    assert result.error is not None
+    assert result.error.type == "TableLost"
+    assert "while per_10m was computed" in result.error.message
+    assert gold_state(gold_of(place)).generation == 1
+    (loss,) = find_losses(place.pipeline, place.warehouse)
+    assert loss.by_hand
+    accept_by_hand(place)
+    migrated(spark, new, "again")
+    is_right(spark, new)
+    goes_on(spark, new)
 
 
 def test_a_migration_waits_for_the_run_that_holds_the_lease(

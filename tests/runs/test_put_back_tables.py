@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -18,13 +19,17 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.kit.running import Place, clicks
 from tests.operators.contract.joins import OTHER, join_table, joins, partner_pipeline
 from tests.operators.contract.kinds import TABLE, Kind, KindPlace
-from tidemark.errors import AcceptanceRefused, RetractionRefused
+from tidemark.errors import AcceptanceRefused, RetractionRefused, TableLost
 from tidemark.gold.other_readers import OtherReader, note_reader
+from tidemark.gold.pins import Dependency
 from tidemark.gold.plan import noted_of
+from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
 from tidemark.recompute.table_change import change_of
 from tidemark.runs.contract.contract import contract_of, write_contract
 from tidemark.runs.found import found_of
 from tidemark.runs.losses import Loss, _against_gold, check_losses, find_losses
+from tidemark.runs.run import TableRun
 from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for, unfinished_act
 from tidemark.storage.delta.notes import (
     AcceptedNote,
@@ -35,10 +40,12 @@ from tidemark.storage.delta.notes import (
     PublishedNote,
     RetractedNote,
     RewoundNote,
+    WidenedNote,
     as_metadata,
 )
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.warehouse import Warehouse
+from tidemark.streaming.recompute.migration import Migration, _pins
 from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
 
 ACT = "20260701T000000Z"
@@ -101,7 +108,14 @@ def joined(tmp_path: Path) -> KindPlace:
     place = KindPlace(tmp_path, kind=Kind("joins", table, joins(table)))
     bronze = str(put(of_other(place).places.bronze, OURS).metadata().id)
     other = f"bronze/{OTHER}"
-    noted = {"identities": 1, f"{other}/{bronze}": 0, other: 0, "bronze": 0, "close": 0}
+    noted = {
+        "identities": 1,
+        f"{other}/{bronze}": 0,
+        other: 0,
+        "changes": 0,
+        "bronze": 0,
+        "close": 0,
+    }
     put(place.places.gold(TABLE), OURS, **noted)
     return place
 
@@ -346,3 +360,19 @@ def test_rejects_are_not_asked_for_a_table_that_is_new_beside_a_published_one(he
     tables = clicks()["tables"]
     both = Place(held.root, clicks(tables={**tables, "new": tables["per_10m"]}))
     assert losses(both) == []
+
+
+def test_a_migration_notes_no_bronze_that_changed_by_hand_since_it_was_computed(
+    held: Place,
+) -> None:
+    table = TableRun(
+        held.run("migrate"), "per_10m", gold_state(held.warehouse.gold("per_10m").existing())
+    )
+    plan = Mock(spec=Migration, table=table, bronze=0, others={}, computed=ROWS, inputs={})
+    plan.name, plan.operator = "per_10m", operator_of(held.pipeline, "per_10m")
+    changes = Dependency(id="changes", at=0)
+    put(held.places.bronze, WidenedNote(columns=("n",)))
+    assert _pins(plan, 2, changes, "q2").rests_on["bronze"].at == 1
+    delete(held.places.bronze)
+    with pytest.raises(TableLost, match=r"while per_10m was computed: version 2 .DELETE"):
+        _pins(plan, 2, changes, "q2")

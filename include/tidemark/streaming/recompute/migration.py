@@ -38,7 +38,7 @@ from pyarrow.dataset import Dataset
 from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.errors import MigrationRefused, StorageUnavailable, TableLost
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
@@ -65,11 +65,12 @@ from tidemark.runs.contract.contract import (
     write_contract,
 )
 from tidemark.runs.contract.recorded import types_of
-from tidemark.runs.found import QUERY, found_of
+from tidemark.runs.found import QUERY, FoundTable, found_of
 from tidemark.runs.generations import next_generation
 from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed, with_sound_bounds
 from tidemark.storage.delta.appended import entry_mark
+from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
@@ -417,6 +418,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
 def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> TableResult:
     run, state = plan.table.run, plan.table.state
     before = found_of(run.pipeline, run.warehouse, plan.name)
+    _check_not_by_hand(plan, before.bronze)
     former = {one.name for one in before.others}
     found = {name: one for name, one in before.rests_on().items() if name not in former}
     found |= {CHANGES: changes, QUERY: Dependency(id=query, at=_SEED_BATCH)}
@@ -435,6 +437,21 @@ def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> 
         close_before_ms=state.close_ms,
         close_after_ms=state.close_ms,
     )
+
+
+def _check_not_by_hand(plan: Migration, bronze: FoundTable) -> None:
+    """TableLost where rows of bronze were changed by hand since the windows were computed: gold is to
+    note bronze as it is now, and later looks ask for what comes behind that."""
+    if bronze.table is None:
+        return
+    if by_hand := commits_by_hand(bronze.table, bronze.place, plan.bronze):
+        name = plan.table.pipeline.name
+        raise TableLost(
+            f"{bronze.uri} was changed by something else than Tidemark while {plan.name} was "
+            f"computed: {', '.join(map(str, by_hand))}. Gold is as it was, and its generation goes "
+            "on. Was it a mistake, bring the table back; was it meant, say so: `tidemark accept "
+            f"{name}`. Then repeat this."
+        )
 
 
 def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> TableResult:
