@@ -440,8 +440,9 @@ def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> 
 
 
 def _check_not_by_hand(plan: Migration, bronze: FoundTable) -> None:
-    """TableLost where rows of bronze were changed by hand since the windows were computed: gold is to
-    note bronze as it is now, and later looks ask for what comes behind that."""
+    """TableLost where rows of bronze were changed by hand since the windows were computed.
+
+    Gold notes bronze as it is now, and later looks ask for what comes behind that."""
     if bronze.table is None:
         return
     if by_hand := commits_by_hand(bronze.table, bronze.place, plan.bronze):
