@@ -17,8 +17,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.kit.running import Place, clicks
-from tests.operators.contract.joins import OTHER, join_table, joins, partner_pipeline
-from tests.operators.contract.kinds import TABLE, Kind, KindPlace
+from tests.operators.contract.joins import OTHER, PartnerPlace, join_table, joins, partner_pipeline
+from tests.operators.contract.kinds import TABLE, Kind, KindPlace, of
+from tests.operators.contract.test_joins import a_place
 from tidemark.errors import AcceptanceRefused, RetractionRefused, TableLost
 from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.gold.pins import Dependency
@@ -46,7 +47,12 @@ from tidemark.storage.delta.notes import (
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.recompute.migration import Migration, _pins
-from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
+from tidemark.upkeep.accept_changes import (
+    _accept,
+    _accept_of_other,
+    accept_changes,
+    changed_by_hand,
+)
 
 ACT = "20260701T000000Z"
 ROWS = pa.table({"key": ["x", "y"], "n": [1, 2]})
@@ -185,12 +191,15 @@ TAKEN_OUT = [RetractedNote(id=ACT, rows=1), RewoundNote(id=ACT, to_version=0)]
 
 def read_to(place: Place, version: int, generation: int = 1) -> None:
     """The table's query has read bronze up to before this version, in one batch."""
-    bronze = DeltaTable(place.places.bronze).metadata().id
-    offset = (
-        f'{{"sourceVersion":1,"reservoirId":"{bronze}","reservoirVersion":{version},"index":-1,'
-        '"isStartingVersion":false}'
-    )
+    offset = offset_of(place.places.bronze, version)
     one_batch(place.places.query_checkpoint("per_10m", generation), "q", offset)
+
+
+def offset_of(uri: str, version: int) -> str:
+    return (
+        f'{{"sourceVersion":1,"reservoirId":"{DeltaTable(uri).metadata().id}",'
+        f'"reservoirVersion":{version},"index":-1,"isStartingVersion":false}}'
+    )
 
 
 def one_batch(checkpoint: str, query: str, offset: str) -> None:
@@ -221,9 +230,9 @@ def held(tmp_path: Path) -> Place:
     return place
 
 
-def make_gold(place: Place) -> None:
+def make_gold(place: Place, table: str = "per_10m") -> None:
     made = CommitProperties(app_transactions=[Transaction("generation", 1)])
-    write_deltalake(place.places.gold("per_10m"), ROWS.slice(0, 0), commit_properties=made)
+    write_deltalake(place.places.gold(table), ROWS.slice(0, 0), commit_properties=made)
 
 
 def publish(place: Place) -> None:
@@ -376,3 +385,34 @@ def test_a_migration_notes_no_bronze_that_changed_by_hand_since_it_was_computed(
     delete(held.places.bronze)
     with pytest.raises(TableLost, match=r"while per_10m was computed: version 2 .DELETE"):
         _pins(plan, 2, changes, "q2")
+
+
+def test_so_is_a_change_of_the_bronze_that_a_join_reads_before_its_first_publish(
+    tmp_path: Path,
+) -> None:
+    place = a_place(tmp_path)
+    partner = PartnerPlace(place.root, name=OTHER)
+    partner.make()
+    partner.append([of(2), of(4)])
+    put(place.places.bronze, INGESTED)
+    put(place.places.changes(TABLE, 1), EMITTED, q=0)
+    make_gold(place, TABLE)
+    read = [(place, 1), (partner, partner.warehouse.bronze.existing().version() + 1)]
+    offsets = "\n".join(offset_of(one.places.bronze, version) for one, version in read)
+    one_batch(place.places.query_checkpoint(TABLE, 1), "q", offsets)
+
+    def of_other() -> list[Loss]:
+        return [loss for loss in losses(place) if loss.name == f"bronze/{OTHER}"]
+
+    assert of_other() == []
+    DeltaTable(partner.places.bronze).delete()
+    (loss,) = of_other()
+    assert loss.by_hand
+    assert f"tidemark migrate clicks --rebuild {TABLE}" in loss.way_out
+    note = AcceptedNote(up_to=loss.by_hand[-1].version, reason="wrong prices", by="them")
+    _accept(partner.warehouse.bronze, note)
+    assert len(of_other()) == 1
+    _accept_of_other(place.pipeline, place.warehouse, loss, note)
+    assert of_other() == []
+    shutil.rmtree(place.places.gold(TABLE))
+    assert of_other() == []
