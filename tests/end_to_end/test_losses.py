@@ -21,6 +21,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from tests.end_to_end.generations import is_right, migrate
 from tests.kit.running import SCHEDULED, Place, clicks, query, quiet, run_warm
 from tidemark.cli.status_report import print_pipeline
 from tidemark.errors import AcceptanceRefused
@@ -481,3 +482,21 @@ def appended_newest(place: Place) -> None:
     table = DeltaTable(place.places.bronze)
     rows = pa.table(table.to_pyarrow_table()).sort_by([("at", "descending")])
     write_deltalake(table, rows.slice(0, 1), mode="append")
+
+
+def test_rows_deleted_before_the_first_publish_are_told_and_a_rebuild_counts_them_no_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, clicks())
+    place.land("1.json", rows(1))
+    assert run_warm(spark, place, "held", hold=True).error is None
+    assert find_losses(place.pipeline, place.warehouse) == ()
+    deleted_from = thing(place, "bronze")
+    DeltaTable(deleted_from).delete("key = 'a'")
+    check_stops(place, deleted_from)
+    accept_changes(place.pipeline, place.settings, "accept", "a test sender", "us")
+    assert migrate(spark, place, rebuild=True).error is None
+    assert {row[1] for row in gold_of(place)} == {"b"}
+    place.land("2.json", rows(2))
+    assert run_warm(spark, place, "next").error is None
+    is_right(spark, place)
