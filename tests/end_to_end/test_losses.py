@@ -21,8 +21,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.end_to_end.generations import is_right, migrate
+from tests.end_to_end.generations import migrate
 from tests.kit.running import SCHEDULED, Place, clicks, query, quiet, run_warm
+from tests.streaming.audits import audit
 from tidemark.cli.status_report import print_pipeline
 from tidemark.errors import AcceptanceRefused
 from tidemark.runs.losses import find_losses
@@ -484,6 +485,7 @@ def appended_newest(place: Place) -> None:
     write_deltalake(table, rows.slice(0, 1), mode="append")
 
 
+@pytest.mark.long
 def test_rows_deleted_before_the_first_publish_are_told_and_a_rebuild_counts_them_no_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -499,4 +501,4 @@ def test_rows_deleted_before_the_first_publish_are_told_and_a_rebuild_counts_the
     assert {row[1] for row in gold_of(place)} == {"b"}
     place.land("2.json", rows(2))
     assert run_warm(spark, place, "next").error is None
-    is_right(spark, place)
+    assert audit(spark, place).outcome == "equal"

@@ -30,6 +30,7 @@ from tidemark.recompute.retract.refusals import (
     check_followed_as_begun,
     check_followed_as_then,
 )
+from tidemark.recompute.rewind.input import notes_up_to
 from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for, unfinished_act
 from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.sources.notes import (
@@ -180,6 +181,24 @@ def test_what_a_rewind_forgets_to_have_been_followed_the_plans_tell(tmp_path: Pa
     assert changed_up_to(place.run("replay")) == -1
     act(place, LATER)
     assert changed_up_to(place.run("replay")) == sys.maxsize
+
+
+@pytest.mark.parametrize(
+    "followed",
+    [FORMER.model_copy(update={"after": 4}), FollowedOffsets(offset="{}", after=4, act=LATER)],
+    ids=["versions", "messages"],
+)
+def test_a_rewind_behind_what_was_followed_does_not_forget_it(
+    tmp_path: Path, followed: Followed
+) -> None:
+    """An erasure removes the plans."""
+    ingest = place_of(tmp_path).run("rewind").ingest_checkpoint()
+    for batch, up_to in ((9, 4), (5, 4), (4, -1), (3, -1)):
+        write_source_notes(ingest, SourceNotes(followed=followed))
+        text = notes_up_to(ingest, batch)
+        assert text is not None
+        write_source_notes(ingest, SourceNotes.model_validate_json(text))
+        assert changed_up_to(place_of(tmp_path).run("replay")) == up_to
 
 
 @pytest.mark.parametrize("kind", [ActKind.FOLLOWING, ActKind.RETRACTION])

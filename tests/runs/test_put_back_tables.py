@@ -157,6 +157,15 @@ def test_rows_that_were_erased_of_another_bronze_meanwhile_are_a_loss(joined: Ki
     assert "were erased, or its log was cut" in loss
 
 
+def test_of_another_bronze_of_which_nothing_was_read_a_cut_log_is_none(joined: KindPlace) -> None:
+    bronze = of_other(joined).places.bronze
+    noted = {f"bronze/{OTHER}/{DeltaTable(bronze).metadata().id}": -1, f"bronze/{OTHER}": -1}
+    put(joined.places.gold(TABLE), OURS, **noted)
+    put(bronze, OURS)
+    cut_log(bronze, 1)
+    assert told_of_other(joined) == []
+
+
 def test_a_log_of_another_bronze_that_tells_all_since_is_none(joined: KindPlace) -> None:
     """Maintenance leaves what comes behind the version that gold of a reader stands for."""
     bronze = of_other(joined).places.bronze

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +14,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.kit.killed import Killed, killed
 from tests.operators.contract.joins import OTHER, PartnerPlace
 from tests.operators.contract.kinds import KINDS, TABLE, KindPlace
-from tidemark.errors import AcceptanceRefused
+from tests.recompute.test_retract_refusals import LATER, act, place_of
+from tidemark.errors import AcceptanceRefused, ClockWrong, RetractionUnfinished
 from tidemark.gold.plan import noted_name
 from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
+from tidemark.sources.delta.following import NEW_ROWS
+from tidemark.sources.notes import SourceNotes, write_source_notes
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.story.explain import _Gathering
 from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
@@ -63,7 +69,7 @@ def joined(root: Path, at: datetime) -> Joined:
     found.other.make()
     found.other.append([{"at": at, "key": "a", "amount": 5}])
     name = noted_name(input_name(OTHER), str(found.bronze.metadata().id))
-    said = {"identities": 1, "close": epoch_ms(CLOSE), name: found.bronze.version()}
+    said = {"identities": 1, "changes": 0, "close": epoch_ms(CLOSE), name: found.bronze.version()}
     properties = CommitProperties(
         app_transactions=[Transaction(*one) for one in said.items()],
         custom_metadata=as_metadata(PUBLISHED),
@@ -125,3 +131,45 @@ def test_an_acceptance_that_is_killed_behind_the_other_bronze_has_accepted_nothi
     place = found.place
     story = _Gathering(place.pipeline, place.settings, place.warehouse, TABLE, found.gold)
     assert [(one.table, one.up_to) for one in story._accepted()] == [("gold", 1)]
+
+
+def test_a_clock_that_is_apart_while_changes_are_followed_can_be_accepted_alone(
+    tmp_path: Path,
+) -> None:
+    place, uri = place_of(tmp_path, "id"), str(tmp_path / "sales")
+    for number in (1, 2):
+        one = {"id": [number], "shop": ["a"], "at": pa.array([CLOSE], pa.timestamp("us", "UTC"))}
+        write_deltalake(uri, pa.table(one), mode="append")
+    source, ingest = place.run("next").source, place.run("next").ingest_checkpoint()
+    (step,) = source.steps(ingest)
+    ahead = epoch_ms(datetime.now(UTC) + timedelta(days=2))
+    head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": ahead, "conf": {}})
+    for log, text in (("offsets", f"{head}\n{step.text}"), ("commits", "{}")):
+        Path(ingest.uri, log).mkdir(parents=True)
+        Path(ingest.uri, log, "0").write_text(f"v1\n{text}")
+    DeltaTable(uri).update(updates={"shop": "'b'"}, predicate="id = 2")
+    following = source.to_follow(ingest)
+    assert following is not None
+    found = following(LATER)
+    act(place, LATER, key=("id",))
+    Path(place.places.retractions, LATER, NEW_ROWS).write_bytes(found.new_rows or b"")
+    stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, LATER))
+    write_source_notes(ingest, SourceNotes(followed=found.follows))
+
+    def starts() -> None:
+        finishes = ActKind.FOLLOWING
+        with pipeline_lease(place.pipeline, place.settings, "run", "stream", finishes=finishes):
+            pass
+
+    with pytest.raises(ClockWrong):
+        starts()
+    accepted = accept_changes(place.pipeline, place.settings, "accept", "clock set", "Ada")
+    assert (accepted.by_hand, accepted.lost, accepted.of_file, len(accepted.clock)) == (
+        (),
+        (),
+        (),
+        1,
+    )
+    starts()
+    with pytest.raises(RetractionUnfinished):
+        accept_changes(place.pipeline, place.settings, "again", "clock set", "Ada")

@@ -48,6 +48,7 @@ def accept(
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
     from tidemark.runs.contract.accept import changes_to_accept
+    from tidemark.runs.unfinished_act import unfinished_act
     from tidemark.runs.wall_clock import clock_faults
     from tidemark.storage.lease.held import Clocks
     from tidemark.storage.warehouse import Warehouse
@@ -59,11 +60,15 @@ def accept(
     )
 
     if given is None:
-        losses, lost = changed_by_hand(found, loaded), lost_input(found, loaded)
         now, warehouse = datetime.now(UTC), Warehouse.of(found.name, loaded)
+        # In the middle of an act only input and the clock are accepted.
+        is_amid = unfinished_act(warehouse) is not None
+        losses = () if is_amid else changed_by_hand(found, loaded)
+        lost = lost_input(found, loaded)
         # The store's clock is known under the lease only.
         clock = clock_faults(ingest_checkpoint(warehouse), Clocks(now, now))
-        accepted = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)), clock)
+        of_file = () if is_amid else tuple(changes_to_accept(found, loaded))
+        accepted = Accepted(losses, lost, of_file, clock)
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")
         accepted = accept_changes(found, loaded, run_id, given.reason, given.by)

@@ -560,7 +560,8 @@ def _may_be_erased(one: FoundTable, there: DeltaTable, version: int) -> bool:
     """Did another pipeline's bronze lose rows by an erasure behind a version, or does its log not
     tell? An erasure cuts it; maintenance leaves what comes behind the version that gold of a noted
     reader stands for."""
-    if one.at <= version:
+    # Of a bronze that it has read nothing of, gold shows nothing.
+    if version < 0 or one.at <= version:
         return False
     erased = _newest_note(one, version, ErasedNote) is not None
     return erased or not reaches_back(there, version + 1)

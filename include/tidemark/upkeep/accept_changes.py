@@ -41,7 +41,7 @@ from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
-from tidemark.runs.wall_clock import accept_clock
+from tidemark.runs.wall_clock import accept_clock, clock_faults
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import LossAcceptance, LostInput
 from tidemark.storage.delta.by_hand import HandCommit
@@ -87,8 +87,8 @@ def accept_changes(
     """Accept it, and the changes of the pipeline's file that runs wait for, behind the lease. Gold
     stays as it is: an audit says what differs from bronze now, and a backfill mends what is closed.
 
-    Raises AcceptanceRefused, LeaseHeld, and what `check_no_unfinished_act` raises unless input is
-    lost that is being followed; nothing is written then.
+    Raises AcceptanceRefused, LeaseHeld, and what `check_no_unfinished_act` raises unless
+    changes are being followed and input is lost, or a clock apart; nothing is written then.
     """
     following = ActKind.FOLLOWING
     with pipeline_lease(
@@ -96,12 +96,13 @@ def accept_changes(
     ) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         lost = lost_input(pipeline, settings)
-        is_following = check_no_unfinished_act(warehouse, following if lost else None) is not None
+        clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
+        needed = bool(lost or clock_faults(ingest, clocks))
+        is_following = check_no_unfinished_act(warehouse, following if needed else None) is not None
         found = () if is_following else changed_by_hand(pipeline, settings)
         if not is_following:
             # Nothing is written where the file cannot be compared.
             changes_to_accept(pipeline, settings)
-        clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
         now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
         if lost:
             source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)

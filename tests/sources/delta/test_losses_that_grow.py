@@ -539,6 +539,25 @@ def test_a_file_of_what_is_followed_that_is_gone_has_to_be_accepted(
     assert (world.lost(), world.source.steps(world.ingest)) == ([], [])
 
 
+@pytest.mark.parametrize("rows", [(), (7,)], ids=["deletes only", "with new rows"])
+def test_a_copy_brought_back_while_an_act_is_to_be_read_is_not_taken_for_it(
+    tmp_path: Path, rows: tuple[int, ...]
+) -> None:
+    """Its rows would be passed over: the versions have the same numbers."""
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2)
+    copy = Path(shutil.copytree(world.uri, tmp_path / "copy"))
+    assert read_on(world, 0) == [0, 1, 2]
+    DeltaTable(world.uri).delete("n = 2")
+    world.append(*rows)
+    follow(world, "20260701T000000Z")
+    set_back(world, copy)
+    world.append(*range(90, 91 + len(rows)))
+    for asked in (world.lost, lambda: world.source.steps(world.ingest)):
+        with pytest.raises(TableLost, match="is not the one that was read"):
+            asked()
+
+
 def test_a_file_of_what_is_followed_that_goes_while_it_is_read_is_told_as_such(
     tmp_path: Path,
 ) -> None:

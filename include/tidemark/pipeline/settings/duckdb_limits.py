@@ -11,8 +11,8 @@ class DuckDBLimits(BaseModel):
     """What DuckDB may take in a process, by its own names.
 
     `memory_limit`: as DuckDB writes sizes (`4GB`), or a share of the machine's memory, or of the
-    container's. What takes more goes to files in `temp_directory`, an absolute path; without one to
-    a folder of this user's among the machine's temporary files.
+    container's. What takes more goes to a folder of each process below `temp_directory`, an
+    absolute path; without one, among the machine's temporary files.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -182,12 +182,15 @@ def notes_text(ingest: Checkpoint) -> str | None:
 
 def notes_up_to(ingest: Checkpoint, batch: int) -> str | None:
     """The source's notes without what was accepted, as lost or of the clock, for later batches, and
-    what the last act followed: these numbers come again, and read other parts. NoteUnreadable as
-    `source_notes`."""
+    what the last act followed, where its batch is a later one: these numbers come again, and read
+    other parts. NoteUnreadable as `source_notes`."""
     notes = source_notes(ingest)
     if notes == SourceNotes():
         return None
     kept = tuple(one for one in notes.lost if one.batch is None or one.batch <= batch)
     clock = tuple(one for one in notes.clock if one.batch is None or one.batch <= batch)
-    update = {"lost": kept, "clock": clock, "followed": None}
+    # An act whose batch stays was followed, and its rows may have been rejects.
+    act = notes.followed
+    stays = act is not None and act.after is not None and act.after < batch
+    update = {"lost": kept, "clock": clock, "followed": act if stays else None}
     return notes.model_copy(update=update).model_dump_json(indent=1)

@@ -179,7 +179,8 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         if not planning.moves(position, offset):
             return []
         return [
-            replace(one, mark=table.mark(one.last))
+            # What is followed has the mark of when it was compared.
+            one if one.follows is not None else replace(one, mark=table.mark(one.last))
             for one in planning.steps(offset, table, self.pipeline.advanced)
         ]
 
@@ -335,6 +336,7 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
             start = self._planned(ingest, position, table)
             return planning.lost_of_start(table, start, notes.lost, skips)
         if (followed := planning.followed_offset(position, notes.followed)) is not None:
+            planning.check_history(table, position.batch + 1, followed, notes.lost)
             return self._lost_of_act(table, followed, position.batch + 1, False, notes.lost)
         lost = planning.lost_parts(position, table, notes.lost, skips, self._follows)
         earlier = self._offsets_before(ingest, position.batch)
