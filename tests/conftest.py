@@ -89,7 +89,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_changed_pipeline.py": "what_is_refused_leaves_everything",
     "tests/end_to_end/test_cluster.py": None,
     "tests/end_to_end/test_duplicates.py": "one_of_its_batch_or_of_another",
-    "tests/end_to_end/test_erasures.py": "found[rocksdb",
+    "tests/end_to_end/test_erasures.py": "what_is_refused_changes_nothing[memory",
     "tests/end_to_end/test_failing_joins.py": None,
     "tests/end_to_end/test_failing_measures.py": "dies_while_it_sets_windows_aside",
     "tests/end_to_end/test_folds.py": None,

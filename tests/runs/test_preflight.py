@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable, Field, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
@@ -20,6 +20,8 @@ from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.notes import IngestNote, as_metadata
+from tidemark.storage.delta.rows import Rows
 from tidemark.storage.lease.lease import hold_lease, this_process
 from tidemark.storage.result_file import read_result
 
@@ -239,7 +241,10 @@ def test_rows_of_bronze_that_were_not_aggregated_are_for_spark(unpublished: Plac
     fence_tables([place.warehouse.bronze], 7)
     done(place, "version 2 holds no rows")
     bronze = DeltaTable(place.places.bronze)
-    write_deltalake(bronze, bronze.to_pyarrow_table().slice(0, 1), mode="append")
+    note = IngestNote(query="ingest", batch=0, rows=Rows(read=1, accepted=1))
+    properties = CommitProperties(custom_metadata=as_metadata(note))
+    rows = bronze.to_pyarrow_table().slice(0, 1)
+    write_deltalake(bronze, rows, mode="append", commit_properties=properties)
     assert because(place) == "per_10m: bronze was read up to version 1 of 3"
 
 
