@@ -56,8 +56,11 @@ NO_RUNS = {
 }
 # Files that no commit names yet: no reader sees them come or go, and VACUUM removes what is left.
 # What protoc reads and writes lies in a folder of its own, which is removed with it; so does the
-# copy of a table's log.
+# copy of a table's log, and what DuckDB spills.
 UNSEEN = {
+    "tidemark.storage.duckdb_bounds:_own_folder",
+    "tidemark.storage.duckdb_bounds:_remove_left",
+    "tidemark.storage.duckdb_bounds:_remove_own",
     "tidemark.sources.kafka.protobuf:compiled",
     "tidemark.storage.delta.opened:OpenedTable._files_told",
     "tidemark.storage.delta.written_files:write_parquet",
