@@ -29,11 +29,9 @@ settings.register_profile("all", derandomize=True, deadline=None, print_blob=Tru
 settings.register_profile("short", parent=settings.get_profile("all"), max_examples=25)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _answers_in_files() -> None:
-    """Answers of DuckDB that many rows would make a file of are one here from some hundreds on."""
-    duckdb_in_utc.MOST_IN_MEMORY = 16 * 1024
-
+# Answers of DuckDB that many rows would make a file of are one here from some hundreds on. By no
+# fixture: all tests would share it, and one test process get all of them.
+duckdb_in_utc.MOST_IN_MEMORY = 16 * 1024
 
 # The long tests in parts, each for one sitting, by how the names of their files begin: the first
 # that fits. `rest` are those of no other part. A test of `make test` is in none.
