@@ -91,7 +91,11 @@ class Traits:
     (`gold/failing.py`).
 
     `closes_behind_ms`: how far behind the watermark rows are closed. `emits_ahead_ms`: how much
-    later than that one may end which the query has emitted.
+    later than that one may end which the query has emitted. `emits_per_row`: how many rows a batch
+    in update mode emits at most for each that it reads; None: nobody knows.
+
+    `delay_of_others`: how late rows of its other inputs may be. `reach`: how far from an input
+    row's time those of others lie that belong to the same row.
     """
 
     equation: Equation | None
@@ -106,6 +110,14 @@ class Traits:
     fails_again: bool = False
     closes_behind_ms: int = 0
     emits_ahead_ms: int = 0
+    emits_per_row: int | None = None
+    delay_of_others: timedelta = timedelta(0)
+    reach: timedelta = timedelta(0)
+
+    def seal_delay(self, delay: timedelta) -> timedelta:
+        """How far before an idle time a seal closes, where rows of bronze may be late by `delay`:
+        all inputs are idle for so long then."""
+        return max(delay, self.delay_of_others) + self.reach
 
     def closed_to_ms(self, watermark_ms: int) -> int:
         """Up to where rows are closed once the query has run by a watermark."""
@@ -190,18 +202,10 @@ class Operator(ABC):
     def rows_in(self, bronze: DeltaTable) -> BronzeRows:
         """Its rows as bronze gives them, at the version that this one is."""
 
-    def seal_delay(self, delay: timedelta) -> timedelta:
-        """How far before an idle time a seal closes, where rows may be late by `delay`."""
-        return delay
-
     @abstractmethod
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """Why the next start has a batch to run though nothing is new, where the last one ran by
         the watermark `before_ms` and left `after_ms`; None: it has none."""
-
-    def most_emitted(self, rows: int) -> int | None:
-        """How many rows a batch of so many input rows emits at most; None: nobody knows."""
-        return None
 
     def needed_before(self, name: str) -> timedelta:
         """How long before its own start a row needs the rows of one of its inputs."""

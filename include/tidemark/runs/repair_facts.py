@@ -55,7 +55,7 @@ def seal_ms(table: TableRun, outcome: Outcome) -> int:
         run.scheduled_ms,
         max(ingested, default=None),
         idle,
-        operator.seal_delay(run.pipeline.watermark.delay),
+        operator.traits.seal_delay(run.pipeline.watermark.delay),
         operator.rows_in(tables[0]).newest_end_ms(),
     )
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from tidemark.gold.spans import dates_predicate
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.kinds import KINDS
-from tidemark.operators.operator import Covered
+from tidemark.operators.operator import Covered, Traits
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.windows import WindowRows, Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
@@ -48,8 +48,9 @@ class Stretches(Windows):
     def values(self) -> tuple[str, ...]:
         return ("window_end", "last", "rows")
 
-    def most_emitted(self, rows: int) -> int | None:
-        return rows
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, emits_per_row=1)
 
     def rows_in(self, bronze: DeltaTable) -> BronzeRows:
         return StretchRows(self, bronze)

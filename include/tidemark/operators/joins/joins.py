@@ -102,6 +102,8 @@ class Joins(FixedWindows):
             closes_behind_ms=self.reach // _MILLISECOND + 1,
             # The first match of a row that matched nothing adds none to `rows`.
             grows=("rows", MATCHES),
+            delay_of_others=self.other_delay,
+            reach=self.reach,
         )
 
     @property
@@ -109,10 +111,6 @@ class Joins(FixedWindows):
         """How far from a row's time the other side's may lie, before or after."""
         within = self.table.join.within
         return max(within.before, within.after)
-
-    def seal_delay(self, delay: timedelta) -> timedelta:
-        """The longer delay of both, and the range: both bronzes are idle for so long then."""
-        return max(delay, self.other_delay) + self.reach
 
     def needed_before(self, name: str) -> timedelta:
         """A row of the right side may lie before the one that it matches."""

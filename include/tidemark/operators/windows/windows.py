@@ -132,12 +132,13 @@ class Windows(FixedWindows):
     def traits(self) -> Traits:
         emits = not self.table.recomputes
         equation = _EQUATIONS.get(self.table.output_mode) if emits else None
-        return Traits(equation, emits_only_closed(self.table), fails_again=bool(self.lookups))
-
-    def most_emitted(self, rows: int) -> int | None:
-        """In update mode: no more windows than the rows are in."""
         window = self.table.window
-        return rows * -(-window.length // window.slide)
+        return Traits(
+            equation,
+            emits_only_closed(self.table),
+            fails_again=bool(self.lookups),
+            emits_per_row=-(-window.length // window.slide),
+        )
 
     def rows_in(self, bronze: DeltaTable) -> BronzeRows:
         return WindowRows(self, bronze)

@@ -196,8 +196,8 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     first = checkpoint.delta_version(batch - 1) if batch else 0
     bronze = plan.table.bronze.existing()
     rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
-    most = None if rows is None else plan.table.operator.most_emitted(rows)
-    return most is not None and most <= FEW_ROWS
+    per_row = plan.table.operator.traits.emits_per_row
+    return rows is not None and per_row is not None and rows * per_row <= FEW_ROWS
 
 
 def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, few: bool) -> None:
