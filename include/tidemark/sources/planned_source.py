@@ -117,9 +117,6 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         update = {"begins": dict(end.begins), "ids": dict(end.ids)}
         write_source_notes(ingest, notes.model_copy(update=update))
 
-    def batches_ahead(self, ingest: Checkpoint) -> int:
-        return len(self.steps(ingest))
-
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         if committed is None:
             return Reading(*self.left(ingest, batch, ""), {})

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -230,8 +229,6 @@ class SourceHandle(ABC):
     settings: Settings
 
     origin: ClassVar[tuple[OriginColumn, ...]]
-    # Has a part a verdict that was noted as left out (LEFT_OUT), whichever batch would read it?
-    leaves_parts_out: ClassVar[bool] = False
 
     @property
     def places(self) -> Places:
@@ -285,20 +282,9 @@ class SourceHandle(ABC):
         The ingest stands at a clean end. What cannot be told is raised.
         """
 
-    def nothing_passed_over(self, ingest: Checkpoint) -> AbstractContextManager[None]:
-        """Around a query of the ingest: once it ended well, raises SourcePassedOver where something
-        is unread that the store listed before, and names the parts, why, and what to do. For kinds
-        of which the engine decides what is read."""
-        return nullcontext()
-
     @abstractmethod
     def unread_bytes(self, ingest: Checkpoint) -> int:
         """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
-
-    def batches_ahead(self, ingest: Checkpoint) -> int:
-        """About how many batches the limits of the pipeline make of what is unread: one, where the
-        kind knows of none. Raises what it meets."""
-        return 1
 
     @abstractmethod
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:

@@ -13,7 +13,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.checkpoint.rewind.read import ReadAgain
 from tidemark.errors import RewindRefused
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import FilesSource, Pipeline
 from tidemark.pipeline.reasons import LEFT_OUT
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.rewind.change import CHECKPOINT, LeftOut
@@ -100,7 +100,7 @@ def left_out_files(
     """The files that a rewind is to go on without, by their names or the ends of them; their rows
     behind a `batch` go. RewindRefused where one names none, or several, of those that are read
     again."""
-    if names and not source_handle(pipeline, settings).leaves_parts_out:
+    if names and not isinstance(pipeline.source, FilesSource):
         raise RewindRefused(
             f"--without {names[0]}: {pipeline.name} reads {pipeline.source.label}, and only of a "
             "source of files a part can be left out. Go back as it is, and take its rows out then: "

@@ -12,9 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,7 +39,6 @@ from tidemark.sources.files.moved_root import former_roots, know_files_here, kno
 from tidemark.sources.files.pattern import file_pattern
 from tidemark.sources.files.unread import (
     facts_of_files,
-    files_to_take,
     source_files,
     unread_files,
 )
@@ -97,7 +94,6 @@ class FilesSourceHandle(SourceHandle):
     """A part is a file."""
 
     origin = (OriginColumn("_file", "string", "The source file"), PLACE)
-    leaves_parts_out = True
 
     @property
     def files(self) -> SourceFiles:
@@ -179,13 +175,6 @@ class FilesSourceHandle(SourceHandle):
             self._check_root(ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
-    @contextmanager
-    def nothing_passed_over(self, ingest: Checkpoint) -> Iterator[None]:
-        listed = frozenset(files_to_take(self.files, self.settings.storage_options))
-        yield
-        if listed and (found := sorted(listed.intersection(unread_files(self.files, ingest)))):
-            raise passed_over(self.files, self.settings.storage_options, found)
-
     def lag(self, ingest: Checkpoint) -> Lag:
         """Of the files that a run would read; `since` is the oldest time that one of them has."""
         files = unread_files(self.files, ingest)
@@ -197,11 +186,6 @@ class FilesSourceHandle(SourceHandle):
 
     def unread_bytes(self, ingest: Checkpoint) -> int:
         return self.lag(ingest).bytes
-
-    def batches_ahead(self, ingest: Checkpoint) -> int:
-        unread, limits = self.lag(ingest), self.pipeline.advanced
-        of_files = ceil(unread.files / (limits.max_files_per_batch or unread.files or 1))
-        return max(of_files, ceil(unread.bytes / (limits.max_bytes_per_batch or unread.bytes or 1)))
 
     def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         files = self._slice(ingest, batch)

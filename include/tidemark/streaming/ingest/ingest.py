@@ -111,7 +111,7 @@ def _batches_ahead(ingest: Ingest) -> int:
     ):
         return 1
     try:
-        return ingest.streamed.placed.batches_ahead(ingest.checkpoint)
+        return ingest.streamed.batches_ahead(ingest.checkpoint)
     except TidemarkError:
         return 1
 

@@ -118,7 +118,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         scheduled_ms=run.scheduled_ms,
         run_id=run.run_id,
     )
-    with run.source.nothing_passed_over(ingest.checkpoint):
+    with ingest.streamed.nothing_passed_over(ingest.checkpoint):
         try:
             await_all([start_ingest(spark, ingest, progress)])
         finally:

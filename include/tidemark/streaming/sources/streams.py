@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
+from math import ceil
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -26,7 +28,8 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.sources.delta.offsets import DeltaPart
-from tidemark.sources.files.handle import FilesSourceHandle
+from tidemark.sources.files.handle import FilesSourceHandle, passed_over
+from tidemark.sources.files.unread import files_to_take, unread_files
 from tidemark.sources.kafka.handle import KafkaSourceHandle
 from tidemark.sources.kafka.offsets import OffsetRange, offset_text
 from tidemark.sources.source import SourceHandle
@@ -54,6 +57,17 @@ class StreamedSource(ABC):
     def is_from(self, parts: Sequence[str]) -> Column:
         """Does a row of bronze come from one of these parts?"""
 
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        """About how many batches the limits of the pipeline make of what is unread: one, where the
+        kind knows of none. Raises what it meets."""
+        return 1
+
+    def nothing_passed_over(self, ingest: Checkpoint) -> AbstractContextManager[None]:
+        """Around a query of the ingest: once it ended well, raises SourcePassedOver where something
+        is unread that the store listed before, and names the parts, why, and what to do. For kinds
+        of which the engine decides what is read."""
+        return nullcontext()
+
 
 @dataclass(frozen=True)
 class StreamedFiles(StreamedSource):
@@ -67,6 +81,19 @@ class StreamedFiles(StreamedSource):
     def is_from(self, parts: Sequence[str]) -> Column:
         return F.col("_file").isin(list(parts))
 
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        unread, limits = self.placed.lag(ingest), self.placed.pipeline.advanced
+        of_files = ceil(unread.files / (limits.max_files_per_batch or unread.files or 1))
+        return max(of_files, ceil(unread.bytes / (limits.max_bytes_per_batch or unread.bytes or 1)))
+
+    @contextmanager
+    def nothing_passed_over(self, ingest: Checkpoint) -> Iterator[None]:
+        files, options = self.placed.files, self.placed.settings.storage_options
+        listed = frozenset(files_to_take(files, options))
+        yield
+        if listed and (found := sorted(listed.intersection(unread_files(files, ingest)))):
+            raise passed_over(files, options, found)
+
 
 @dataclass(frozen=True)
 class StreamedTopics(StreamedSource):
@@ -78,6 +105,9 @@ class StreamedTopics(StreamedSource):
         self.placed.prepare(ingest)
         steps = [json.loads(offset_text(one)) for one in self.placed.steps(ingest)]
         return planned_stream(spark, steps)
+
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        return len(self.placed.steps(ingest))
 
     def is_from(self, parts: Sequence[str]) -> Column:
         return _any(_is_in_range(OffsetRange.of(part)) for part in parts)
@@ -93,6 +123,9 @@ class StreamedTable(StreamedSource):
         self.placed.prepare(ingest)
         steps = [json.loads(one.text) for one in self.placed.steps(ingest)]
         return planned_stream(spark, steps)
+
+    def batches_ahead(self, ingest: Checkpoint) -> int:
+        return len(self.placed.steps(ingest))
 
     def is_from(self, parts: Sequence[str]) -> Column:
         return _any(_is_in_part(DeltaPart.of(part)) for part in parts)
