@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,25 +20,23 @@ from tidemark.errors import CheckpointUnreadable
 from tidemark.operators.batches_read import OtherInput, ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import Row, append_once
+from tidemark.storage.delta.ops import COUNT, TEXT, TIME, Row, append_once, ops_columns
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
-_TIME = pa.timestamp("us", "UTC")
-_FIELDS: list[pa.Field[Any]] = [
-    pa.field("pipeline", pa.string()),
-    pa.field("table", pa.string()),
-    pa.field("generation", pa.int64()),
-    pa.field("query", pa.string()),
-    pa.field("batch", pa.int64()),
-    pa.field("batch_time", _TIME),
-    pa.field("watermark_ms", pa.int64()),
-    pa.field("bronze_end", pa.int64()),
-    # Of a query with several inputs: the same of each, as JSON by Delta's id.
-    pa.field("ends", pa.string()),
-]
-SCHEMA = pa.schema(_FIELDS)
+SCHEMA = pa.schema(
+    [
+        *ops_columns(TEXT, "pipeline", "table"),
+        *ops_columns(COUNT, "generation"),
+        *ops_columns(TEXT, "query"),
+        *ops_columns(COUNT, "batch"),
+        *ops_columns(TIME, "batch_time"),
+        *ops_columns(COUNT, "watermark_ms", "bronze_end"),
+        # Of a query with several inputs: the same of each, as JSON by Delta's id.
+        *ops_columns(TEXT, "ends"),
+    ]
+)
 _DESCRIPTION = "What the offset logs said of each batch of the tables' queries"
 
 

@@ -35,9 +35,13 @@ from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import (
+    COUNT,
+    TEXT,
+    TIME,
     WRITTEN_AT,
     append_once,
     ensure_ops_table,
+    ops_columns,
     ops_rows,
     removed_name,
 )
@@ -48,48 +52,28 @@ INGEST, STREAM = "ingest", "stream"
 RETRACT, UNRETRACT, REPLAY, ERASE = "retract", "unretract", "replay", "erase"
 REWOUND = "rewound"
 
-_FIELDS: list[pa.Field[Any]] = [
-    pa.field("pipeline", pa.string()),
-    pa.field("table", pa.string()),
-    pa.field("kind", pa.string()),
-    pa.field("query", pa.string()),
-    pa.field("batch", pa.int64()),
-    pa.field("run", pa.string()),
-    pa.field("scheduled_at", pa.timestamp("us", "UTC")),
-    pa.field("read", pa.int64()),
-    pa.field("accepted", pa.int64()),
-    pa.field("rejected", pa.int64()),
-    pa.field("reasons", pa.string()),
-    pa.field("assigned", pa.int64()),
-    pa.field("late_rows", pa.int64()),
-    pa.field("partly_late_rows", pa.int64()),
-    pa.field("late_assigned", pa.int64()),
-    pa.field("late_windows", pa.int64()),
-    pa.field("frozen_assigned", pa.int64()),
-    pa.field("emitted", pa.int64()),
-    pa.field("emitted_before", pa.int64()),
-    pa.field("windows", pa.int64()),
-    pa.field("published", pa.int64()),
-    pa.field("in_bronze", pa.int64()),
-    pa.field("difference", pa.int64()),
-    pa.field("balanced", pa.bool_()),
-    pa.field("set_aside", pa.int64()),
-    pa.field("offsets", pa.int64()),
-    pa.field("without_record", pa.int64()),
-    pa.field("rejected_parts", pa.int64()),
-    pa.field("other_records", pa.int64()),
-    pa.field("without_elements", pa.int64()),
-    pa.field("exploded", pa.int64()),
-    pa.field("elements", pa.int64()),
-    pa.field("counted", pa.string()),
-    pa.field("not_counted", pa.int64()),
-    pa.field("without_match", pa.int64()),
-    # The rewind since which the line counts no more: it is undone, or told anew.
-    pa.field("rewound", pa.string()),
-    # By its writer's clock; null in lines of a version that did not note it.
-    pa.field(WRITTEN_AT, pa.timestamp("us", "UTC")),
-]
-SCHEMA = pa.schema(_FIELDS)
+SCHEMA = pa.schema(
+    [
+        *ops_columns(TEXT, "pipeline", "table", "kind", "query"),
+        *ops_columns(COUNT, "batch"),
+        *ops_columns(TEXT, "run"),
+        *ops_columns(TIME, "scheduled_at"),
+        *ops_columns(COUNT, "read", "accepted", "rejected"),
+        *ops_columns(TEXT, "reasons"),
+        *ops_columns(COUNT, "assigned", "late_rows", "partly_late_rows", "late_assigned"),
+        *ops_columns(COUNT, "late_windows", "frozen_assigned", "emitted", "emitted_before"),
+        *ops_columns(COUNT, "windows", "published", "in_bronze", "difference"),
+        pa.field("balanced", pa.bool_()),
+        *ops_columns(COUNT, "set_aside", "offsets", "without_record", "rejected_parts"),
+        *ops_columns(COUNT, "other_records", "without_elements", "exploded", "elements"),
+        *ops_columns(TEXT, "counted"),
+        *ops_columns(COUNT, "not_counted", "without_match"),
+        # The rewind since which the line counts no more: it is undone, or told anew.
+        *ops_columns(TEXT, REWOUND),
+        # By its writer's clock; null in lines of a version that did not note it.
+        *ops_columns(TIME, WRITTEN_AT),
+    ]
+)
 DESCRIPTION = "Where each row went, batch by batch"
 
 
