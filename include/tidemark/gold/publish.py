@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
@@ -29,9 +29,9 @@ from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline
-from tidemark.storage.delta.append import with_sound_bounds
+from tidemark.storage.delta.append import on_this_version, with_sound_bounds
 from tidemark.storage.delta.by_hand import commits_by_hand, last_publish
-from tidemark.storage.delta.notes import PublishedNote, as_metadata
+from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -138,14 +138,8 @@ def _open_windows(gold: DeltaTable, close_ms: int) -> int | None:
 )
 def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: PublishedNote) -> None:
     """One commit, on the version that was read: StorageUnavailable when another came first."""
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
-        custom_metadata=as_metadata(note),
-        # Without a retry delta-rs commits on the version that it read, or not at all.
-        max_commit_retries=0,
-    )
     try:
-        _write(gold, change, properties)
+        _write(gold, change, on_this_version(note, plan.transactions))
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{gold.table_uri} got another commit while this publish read version "

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
@@ -35,7 +35,8 @@ from tidemark.operators.other_inputs import other_pipelines
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.sources.notes import source_notes
-from tidemark.storage.delta.notes import RetentionNote, as_metadata
+from tidemark.storage.delta.append import on_this_version
+from tidemark.storage.delta.notes import RetentionNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -209,9 +210,8 @@ def _drop(bronze: TablePlace, expired: tuple[date, ...], tables: tuple[str, ...]
     bronze.fence()
     listed = ", ".join(f"'{day}'" for day in expired)
     note = RetentionNote(dates=expired, tables=tables)
-    properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
     try:
-        table.delete(f"{_DATE} IN ({listed})", commit_properties=properties)
+        table.delete(f"{_DATE} IN ({listed})", commit_properties=on_this_version(note))
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{bronze.uri} got another commit while its dates {listed} were dropped ({error}). "

@@ -26,7 +26,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
@@ -36,7 +36,7 @@ from tidemark.pipeline.expressions.in_duckdb import Columns, columns_of, conditi
 from tidemark.pipeline.model import RANK, Table, View
 from tidemark.pipeline.names import folded
 from tidemark.storage.arrow_kinds import kinds_of
-from tidemark.storage.delta.append import with_sound_bounds
+from tidemark.storage.delta.append import on_this_version, with_sound_bounds
 from tidemark.storage.delta.appended import commit_actions, entry_mark
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
@@ -249,10 +249,7 @@ def _commit(
     view: DeltaTable, rows: pa.RecordBatchReader, dates: set[date] | None, noted: dict[str, int]
 ) -> None:
     """One commit on the version that was read, of the partitions of these dates, or of all."""
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, version) for app, version in noted.items()],
-        max_commit_retries=0,
-    )
+    properties = on_this_version(None, noted)
     how: dict[str, Any] = {"mode": "append"}
     if dates is None:
         how = {"mode": "overwrite", "schema_mode": "overwrite"}

@@ -16,7 +16,7 @@ from datetime import date, datetime
 from itertools import chain
 from urllib.parse import unquote
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from tidemark.commit_point import commit_point
@@ -42,6 +42,7 @@ from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.commits import reaches_back
@@ -51,7 +52,6 @@ from tidemark.storage.delta.notes import (
     RetractedNote,
     RewoundNote,
     WidenedNote,
-    as_metadata,
     note_of,
 )
 from tidemark.storage.delta.opened import newest_first
@@ -294,15 +294,11 @@ def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: dateti
     """One commit, and another one where properties were set since; gold's version with them.
     StorageUnavailable where another commit came first, or files of the former gold are gone."""
     note = PublishedNote(run=run_id, started_at=started, trigger=ROLLBACK)
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
-        custom_metadata=as_metadata(note),
-        max_commit_retries=0,
-    )
+    noted = on_this_version(note, plan.transactions)
     properties_now = plan.gold.metadata().configuration
     warehouse.gold(plan.table).fence()
     try:
-        plan.gold.restore(plan.before.version, commit_properties=properties)
+        plan.gold.restore(plan.before.version, commit_properties=noted)
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{plan.gold.table_uri} got another commit meanwhile ({error}). Nothing went back. Try "

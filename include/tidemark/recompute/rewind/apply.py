@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
@@ -46,22 +46,14 @@ from tidemark.runs.generations import REWIND
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.sources.notes import notes_place
+from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.appended import changes_rows
 from tidemark.storage.delta.fence import fence_tables
-from tidemark.storage.delta.notes import (
-    Note,
-    PublishedNote,
-    RewoundNote,
-    as_metadata,
-    note_of,
-)
+from tidemark.storage.delta.notes import Note, PublishedNote, RewoundNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, write_bytes
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
-
-# What was planned is one certain version: another commit before it has to be looked at.
-_NO_RETRIES = 0
 
 
 @commit_point(
@@ -181,13 +173,9 @@ def _is_back(place: TablePlace, back: TableBack, note: Note) -> bool:
 def _restore(place: TablePlace, back: TableBack, note: Note, transactions: dict[str, int]) -> None:
     table: DeltaTable = place.existing()
     place.fence()
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, at) for app, at in transactions.items()],
-        custom_metadata=as_metadata(note),
-        max_commit_retries=_NO_RETRIES,
-    )
     try:
-        table.restore(back.version, commit_properties=properties)
+        # What was planned is one certain version: another commit before it has to be looked at.
+        table.restore(back.version, commit_properties=on_this_version(note, transactions))
     except (DeltaError, OSError) as error:
         raise RewindRefused(
             f"{place.uri} was not restored to version {back.version}: "

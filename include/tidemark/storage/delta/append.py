@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
+    Transaction,
     WriterProperties,
     write_deltalake,
 )
@@ -17,6 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.notes import Note, as_metadata
 
 # Decimal digits that a double holds whatever they are: delta-rs tells the log bounds by one.
 _SURE_DIGITS = 15
@@ -64,6 +66,18 @@ def append_rows(
             commit_properties=properties,
             writer_properties=with_sound_bounds(schema),
         )
+
+
+def on_this_version(
+    note: Note | None, transactions: Mapping[str, int] | None = None
+) -> CommitProperties:
+    """Of a commit with this note and these app transactions: without a retry delta-rs commits on
+    the version that it read, or not at all."""
+    return CommitProperties(
+        app_transactions=[Transaction(*one) for one in (transactions or {}).items()] or None,
+        custom_metadata=None if note is None else as_metadata(note),
+        max_commit_retries=0,
+    )
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyarrow.dataset import Dataset
 from pyspark.sql import SparkSession
@@ -68,12 +68,12 @@ from tidemark.runs.contract.recorded import types_of
 from tidemark.runs.found import QUERY, FoundTable, found_of
 from tidemark.runs.generations import next_generation
 from tidemark.runs.run import Run, TableRun
-from tidemark.storage.delta.append import conformed, with_sound_bounds
+from tidemark.storage.delta.append import conformed, on_this_version, with_sound_bounds
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
-from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
+from tidemark.storage.delta.notes import EmittedNote, PublishedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import write_bytes
@@ -493,11 +493,6 @@ def _commit(
 
     StorageUnavailable when another one came first.
     """
-    properties = CommitProperties(
-        app_transactions=[Transaction(app, n) for app, n in transactions.items()],
-        custom_metadata=as_metadata(note),
-        max_commit_retries=0,
-    )
     try:
         write_deltalake(
             gold,
@@ -505,7 +500,7 @@ def _commit(
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=gold.metadata().partition_columns,
-            commit_properties=properties,
+            commit_properties=on_this_version(note, transactions),
             writer_properties=with_sound_bounds(rows.schema),
         )
     except CommitFailedError as error:

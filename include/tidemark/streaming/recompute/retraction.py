@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
-from deltalake import CommitProperties, Schema
+from deltalake import Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -39,6 +39,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.sources.raw_texts import ending_of, raw_text
 from tidemark.sources.source import ordering
+from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.notes import (
     RETRACTED_AT,
@@ -47,7 +48,6 @@ from tidemark.storage.delta.notes import (
     RETRACTION,
     IngestNote,
     WidenedNote,
-    as_metadata,
     note_of,
 )
 from tidemark.storage.delta.place import TablePlace
@@ -466,5 +466,5 @@ def _bring_back(spark: SparkSession, run: Run, change: Retraction, act: str) -> 
 )
 def _forget(place: TablePlace, change: Retraction, act: str) -> None:
     place.fence()
-    properties = CommitProperties(custom_metadata=as_metadata(change.note), max_commit_retries=0)
-    place.existing().delete(f"{RETRACTION} = '{act}'", commit_properties=properties)
+    noted = on_this_version(change.note)
+    place.existing().delete(f"{RETRACTION} = '{act}'", commit_properties=noted)
