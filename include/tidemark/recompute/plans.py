@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from tidemark.errors import ErasureUnproven, ReplayRefused, RetractionRefused, RewindRefused
 from tidemark.storage.file_place import FilePlace
@@ -13,11 +13,21 @@ from tidemark.storage.result_file import Facts
 
 # Its file, and what a whole backup of a rewind has.
 CHANGE = "change.json"
-PlanT = TypeVar("PlanT", bound=Facts)
+PlanT = TypeVar("PlanT", bound="ActPlan")
 Unusable = type[ErasureUnproven | ReplayRefused | RetractionRefused | RewindRefused]
 
 
-def write_plan(folder: FilePlace, plan: Facts) -> None:
+class ActPlan(Facts):
+    """An act on a pipeline, as it was planned: its id, and the run that it is."""
+
+    format: Literal[1] = 1
+    id: str
+    run_id: str
+    pipeline: str
+    planned_at: AwareDatetime
+
+
+def write_plan(folder: FilePlace, plan: ActPlan) -> None:
     """Keep the plan in the folder of its act."""
     folder.fence()
     written = plan.model_dump_json(indent=1).encode()

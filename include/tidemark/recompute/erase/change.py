@@ -7,13 +7,10 @@ then, which no commit has added yet, so that a repetition after a kill has to fi
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
-
-from pydantic import AwareDatetime
 
 from tidemark.errors import ErasureUnproven
 from tidemark.ledger.erased import Erased
-from tidemark.recompute.plans import read_plan
+from tidemark.recompute.plans import ActPlan, read_plan
 from tidemark.recompute.retract.change import RetractedTable
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.storage.delta.notes import ErasedNote
@@ -37,14 +34,9 @@ class ErasedRows(Facts):
     staying: tuple[WrittenFile, ...] = ()
 
 
-class Erasure(Facts):
+class Erasure(ActPlan):
     """One act. `tables` are those that begin a generation."""
 
-    format: Literal[1] = 1
-    id: str
-    run_id: str
-    pipeline: str
-    planned_at: AwareDatetime
     by: str
     reason: str
     erased: tuple[ErasedRows, ...]

@@ -17,6 +17,7 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import erasure_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.act_row import record_upkeep_of
 from tidemark.recompute.erase.change import BRONZE, ErasedRows, Erasure
 from tidemark.recompute.plans import CHANGE, write_plan
 from tidemark.recompute.retract.record import left_to_begin
@@ -29,7 +30,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import Leaving, files_gone, rewrite_files
 from tidemark.storage.files import stat_files, write_bytes
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.record import ERASE, append_upkeep, has_upkeep
+from tidemark.upkeep.record import ERASE
 
 
 @commit_point(
@@ -95,20 +96,9 @@ def account_for(change: Erasure, warehouse: Warehouse, now: datetime) -> None:
     scheduled = epoch_ms(change.planned_at)
     line = erasure_line(change.id, change.rows[BRONZE], _lost(change, warehouse))
     write_ledger(warehouse.ledger, change.pipeline, change.run_id, scheduled, [line], now)
-    if has_upkeep(warehouse.upkeep, change.pipeline, change.run_id):
-        return
     told = ", ".join(f"{rows} rows of {table}" for table, rows in change.rows.items())
-    row = {
-        "pipeline": change.pipeline,
-        "run": change.run_id,
-        "time": change.planned_at,
-        "kind": ERASE,
-        "place": BRONZE,
-        "verdict": f"{told} erased",
-        "by": change.by,
-        "reason": change.reason,
-    }
-    append_upkeep(warehouse.upkeep, [row])
+    said = {"place": BRONZE, "verdict": f"{told} erased", "by": change.by, "reason": change.reason}
+    record_upkeep_of(change, ERASE, warehouse.upkeep, said)
 
 
 def _lost(change: Erasure, warehouse: Warehouse) -> int:

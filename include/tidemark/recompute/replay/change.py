@@ -6,29 +6,19 @@ a kill judges nothing anew: neither the pipeline's file nor the one that mends h
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import AwareDatetime
-
 from tidemark.errors import ReplayRefused
-from tidemark.recompute.plans import CHANGE, read_plan
+from tidemark.recompute.plans import CHANGE, ActPlan, read_plan
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.storage.delta.notes import ReplayedNote
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
-from tidemark.storage.result_file import Facts
 
 
-class Replay(Facts):
+class Replay(ActPlan):
     """One act: so many `rows` of rejects, at version `rejects`, become rows of bronze, which was at
     version `bronze`. `staying` holds the other rows of the files `leaving` of rejects."""
 
-    format: Literal[1] = 1
-    id: str
-    run_id: str
-    pipeline: str
-    planned_at: AwareDatetime
     by: str
     reason: str
     what: str

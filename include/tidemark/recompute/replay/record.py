@@ -23,6 +23,7 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import replay_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.act_row import record_upkeep_of
 from tidemark.recompute.plans import write_plan
 from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
@@ -40,7 +41,7 @@ from tidemark.storage.delta.written_files import (
     rewrite_files,
 )
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.record import REPLAY, append_upkeep, has_upkeep
+from tidemark.upkeep.record import REPLAY
 
 
 @commit_point(
@@ -135,19 +136,13 @@ def account_for(change: Replay, warehouse: Warehouse, now: datetime) -> None:
 
 def record_replay(change: Replay, warehouse: Warehouse) -> None:
     """Its row in `ops/upkeep`, once."""
-    if has_upkeep(warehouse.upkeep, change.pipeline, change.run_id):
-        return
     told = {"id": change.id, "reason": change.reason, "by": change.by, "rows": change.rows}
-    row = {
-        "pipeline": change.pipeline,
-        "run": change.run_id,
-        "time": change.planned_at,
-        "kind": REPLAY,
+    said = {
         "place": "bronze",
         "verdict": f"{change.rows} rejects {change.what}",
         "replay": told,
     }
-    append_upkeep(warehouse.upkeep, [row])
+    record_upkeep_of(change, REPLAY, warehouse.upkeep, said)
 
 
 def prove(change: Replay, pipeline: Pipeline, warehouse: Warehouse) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import AwareDatetime
+from typing import TYPE_CHECKING
 
 from tidemark.errors import RetractionRefused
-from tidemark.recompute.plans import CHANGE, read_plan
+from tidemark.recompute.plans import CHANGE, ActPlan, read_plan
 from tidemark.sources.notes import Followed
 from tidemark.storage.delta.notes import RetractedNote
 from tidemark.storage.file_place import FilePlace
@@ -39,7 +37,7 @@ class ChangedRows(Facts):
     examples: tuple[str, ...] = ()
 
 
-class Retraction(Facts):
+class Retraction(ActPlan):
     """One act: rows go from bronze to `retracted`, or, where it `undoes` another act, back.
 
     `rows` of bronze at version `bronze` fulfil the `condition` (Spark SQL); they lie on `dates`, in
@@ -50,11 +48,6 @@ class Retraction(Facts):
     keys of rows that went of a table, and that bronze did not have.
     """
 
-    format: Literal[1] = 1
-    id: str
-    run_id: str
-    pipeline: str
-    planned_at: AwareDatetime
     by: str
     reason: str
     what: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import pyarrow.dataset as ds
 
@@ -15,6 +14,7 @@ from tidemark.ledger.ledger import write_ledger
 from tidemark.ledger.lines import retraction_line
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.recompute.act_row import record_upkeep_of
 from tidemark.recompute.plans import write_plan
 from tidemark.recompute.retract.change import RetractedTable, Retraction
 from tidemark.runs.losses import find_losses
@@ -27,7 +27,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import write_bytes
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.record import RETRACT, append_upkeep, has_upkeep
+from tidemark.upkeep.record import RETRACT
 
 
 def act_of(change: Retraction) -> PipelineAct:
@@ -75,13 +75,7 @@ def account_for(change: Retraction, warehouse: Warehouse, now: datetime) -> None
 
 def record_retraction(change: Retraction, warehouse: Warehouse) -> None:
     """Its row in `ops/upkeep`, once."""
-    if has_upkeep(warehouse.upkeep, change.pipeline, change.run_id):
-        return
-    row: dict[str, Any] = {
-        "pipeline": change.pipeline,
-        "run": change.run_id,
-        "time": change.planned_at,
-        "kind": RETRACT,
+    said = {
         "place": "bronze",
         "verdict": f"{change.rows} rows {change.what}",
         "retraction": {
@@ -93,7 +87,7 @@ def record_retraction(change: Retraction, warehouse: Warehouse) -> None:
             "by": change.by,
         },
     }
-    append_upkeep(warehouse.upkeep, [row])
+    record_upkeep_of(change, RETRACT, warehouse.upkeep, said)
 
 
 def prove(change: Retraction, pipeline: Pipeline, warehouse: Warehouse) -> None:

@@ -6,12 +6,10 @@ planned from it.
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from tidemark.errors import RewindRefused
-from tidemark.recompute.plans import CHANGE, read_plan
+from tidemark.recompute.plans import CHANGE, ActPlan, read_plan
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
 from tidemark.storage.result_file import Facts
@@ -83,17 +81,12 @@ class Reader(Facts):
     table: str
 
 
-class PipelineChange(Facts):
+class PipelineChange(ActPlan):
     """The change of one pipeline, as it was planned. `to`: where it goes, in words for people, and
     `to_run` where that is a run's end. `over_unfinished`: another rewind was in the middle, so that
     there is nothing to come back to. `undone` are the runs that count no more. `without`: files
     whose rows do not come again. `by` and `reason`: who did it, and why, where that was said."""
 
-    format: Literal[1] = 1
-    id: str
-    run_id: str
-    pipeline: str
-    planned_at: AwareDatetime
     to: str
     to_run: str | None = None
     over_unfinished: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from tidemark.gold.pins import Published
 from tidemark.ledger.ledger import settle_ledger
@@ -14,6 +13,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import listed
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.recompute.act_row import record_upkeep_of
 from tidemark.recompute.rewind.change import PipelineChange
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.unfinished_act import rewind_folder
@@ -21,7 +21,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.record import REWIND, append_upkeep, has_upkeep
+from tidemark.upkeep.record import REWIND
 
 # Of a row of gold, what says only which run wrote it.
 _NOT_ITS_OWN = "updated_by"
@@ -36,13 +36,7 @@ def settle_lines(change: PipelineChange, pipeline: Pipeline, warehouse: Warehous
 
 def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
     """Its row in `ops/upkeep`, once."""
-    if has_upkeep(warehouse.upkeep, change.pipeline, change.run_id):
-        return
-    row: dict[str, Any] = {
-        "pipeline": change.pipeline,
-        "run": change.run_id,
-        "time": change.planned_at,
-        "kind": REWIND,
+    said = {
         "checkpoint": INGEST,
         "verdict": f"back to {change.to}",
         "rewind": {
@@ -58,7 +52,7 @@ def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
         "without": [one.model_dump(include={"file", "accepted", "rejected"})
                     for one in change.without],
     }  # fmt: skip
-    append_upkeep(warehouse.upkeep, [row])
+    record_upkeep_of(change, REWIND, warehouse.upkeep, said)
 
 
 def changed_golds(
