@@ -67,6 +67,7 @@ from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.gate import judge_publish
 from tidemark.streaming.jobs.act import JobAct, act_main, result_of
 from tidemark.streaming.jobs.recomputation import Recomputation
+from tidemark.streaming.operators.stretches import is_in_range
 from tidemark.streaming.recompute.compare import (
     compare_windows,
     differing_values,
@@ -311,10 +312,7 @@ def _known(
     if not pending.num_rows:
         return held
     columns = [f"`{column}`" for column in (*operator.identity, *operator.values)]
-    newer = frame_of(spark, last_pending(pending, operator)).where(
-        F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
-        & (F.col("window_end") <= F.lit(windows.last_end))
-    )
+    newer = frame_of(spark, last_pending(pending, operator)).where(is_in_range(windows))
     is_shown = (F.col("rows") > 0) & F.col(FAILURE).isNull()
     same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in operator.identity]
     older = held.alias("g").join(F.broadcast(newer.alias("n")), same, "left_anti")

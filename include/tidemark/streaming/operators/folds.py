@@ -37,7 +37,13 @@ from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.fold_processor import VARIABLE, FoldProcessor
 from tidemark.streaming.operators.operator import StreamedOperator
-from tidemark.streaming.operators.stretches import Stretch, joined, rows_lying_in, rows_within
+from tidemark.streaming.operators.stretches import (
+    Stretch,
+    is_in_range,
+    joined,
+    rows_lying_in,
+    rows_within,
+)
 from tidemark.streaming.state.stored import StateOf
 
 _TIME = "_time"
@@ -107,11 +113,7 @@ class StreamedFolds(StreamedOperator):
         stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end + _TICK)
         within = rows_within(inputs[BRONZE], [stretch])
         computed = self._folded(inputs, within, epoch_us(rows.last_end), folded_twice)
-        start, end = F.col("window_start"), F.col("window_end")
-        return computed.where(
-            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
-            & (end <= F.lit(rows.last_end))
-        )
+        return computed.where(is_in_range(rows))
 
     @property
     def _keys(self) -> list[str]:

@@ -24,13 +24,15 @@ from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.names import same_column
-from tidemark.storage.delta.history import FAILURE
-from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
-from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
-from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
-from tidemark.streaming.operators.windows import event_window, stretches_of
+from tidemark.streaming.operators.stretches import Stretch, is_in_range, joined, rows_within
+from tidemark.streaming.operators.windows import (
+    event_window,
+    in_windows,
+    measured_windows,
+    stretches_of,
+)
 from tidemark.streaming.state.stored import StateOf
 
 _OTHER_TIME = "_other_time"
@@ -82,13 +84,14 @@ class StreamedJoins(StreamedOperator):
         if self.excluded is None or not self.excluded.num_rows:
             return self._measured(both, event_window(self.table.window))
         assigned = both.withColumn("_window", event_window(self.table.window))
-        return self._measured(self._in(assigned, self.excluded, "left_anti"), F.col("_window"))
+        kept = in_windows(self.operator, assigned, self.excluded, "left_anti")
+        return self._measured(kept, F.col("_window"))
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         starts, length = window_starts(closed), self.table.window.length
         stretches = stretches_of(starts, length)
         left = self._assigned(rows_within(inputs[BRONZE], stretches))
-        wanted = self._in(left, closed, "left_semi")
+        wanted = in_windows(self.operator, left, closed, "left_semi")
         right = rows_within(inputs[self.operator.other], self._reached(stretches))
         return self._measured(self._joined(wanted, self._right(right)), F.col("_window"))
 
@@ -102,13 +105,10 @@ class StreamedJoins(StreamedOperator):
         stretches = [Stretch(rows.first_start, last)]
         left = rows_within(inputs[BRONZE], stretches)
         right = rows_within(inputs[self.operator.other], self._reached(stretches))
-        start, end = F.col("_window.start"), F.col("_window.end")
-        assigned = self._assigned(left).where(
-            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
-            & (end <= F.lit(rows.last_end))
-        )
+        within = is_in_range(rows, "_window.start", "_window.end")
+        assigned = self._assigned(left).where(within)
         if self.excluded is not None and self.excluded.num_rows:
-            assigned = self._in(assigned, self.excluded, "left_anti")
+            assigned = in_windows(self.operator, assigned, self.excluded, "left_anti")
         return self._measured(self._joined(assigned, self._right(right)), F.col("_window"))
 
     def _reached(self, stretches: list[Stretch]) -> list[Stretch]:
@@ -164,32 +164,9 @@ class StreamedJoins(StreamedOperator):
         """Each left row once for each window that it is in: `_window`."""
         return self._left(rows).withColumn("_window", event_window(self.table.window))
 
-    def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
-        """The rows that are in these windows, or in none of them. Null keys are keys."""
-        identity = windows.select(list(self.operator.identity))
-        listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
-        same = [
-            F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
-            *[
-                F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
-                for key in self.table.group_by
-            ],
-        ]
-        return assigned.alias("assigned").join(listed, same, how)
-
     def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
-        table = self.table
-        keys = [_quoted(key) for key in table.group_by]
-        grouped = rows.groupBy(window.alias("_window"), *keys)
-        measures = {**table.measures, MATCHES: f"count({_OTHER_TIME})"}
-        return measured(grouped, measures, rows, self.exact).select(
-            F.col("_window.start").alias("window_start"),
-            F.col("_window.end").alias("window_end"),
-            *keys,
-            *[_quoted(name) for name in measures],
-            "rows",
-            FAILURE,
-        )
+        matches = {MATCHES: f"count({_OTHER_TIME})"}
+        return measured_windows(self.operator, self.exact, rows, window, counted=matches)
 
 
 def _quoted(name: str) -> Column:

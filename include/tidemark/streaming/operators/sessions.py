@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.operators.operator import BRONZE
@@ -18,16 +18,16 @@ from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import Sessions, spans
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import SessionTable
-from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
-from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import (
     Stretch,
+    is_in_range,
     joined,
     rows_lying_in,
     rows_within,
 )
+from tidemark.streaming.operators.windows import measured_windows
 
 _TICK = timedelta(microseconds=1)
 
@@ -51,7 +51,7 @@ class StreamedSessions(StreamedOperator):
         """Of a session that has lost rows what is left: maybe several."""
         whole = joined(Stretch(start, end) for start, end in spans(closed))
         rows = rows_within(inputs[BRONZE], whole)
-        return self._measured(rows_lying_in(rows, closed, self.table.group_by), self._window)
+        return self._measured(rows_lying_in(rows, closed, self.table.group_by))
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         computed = self._sessions(inputs[BRONZE])
@@ -61,31 +61,13 @@ class StreamedSessions(StreamedOperator):
         """A row a gap before the range tells that what follows it did not start there, and one at
         its very end that what it touches ends later."""
         stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end + _TICK)
-        computed = self._sessions(rows_within(inputs[BRONZE], [stretch]))
-        start, end = F.col("window_start"), F.col("window_end")
-        return computed.where(
-            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
-            & (end <= F.lit(rows.last_end))
-        )
+        return self._sessions(rows_within(inputs[BRONZE], [stretch])).where(is_in_range(rows))
 
     def _sessions(self, rows: DataFrame) -> DataFrame:
         if self.excluded is not None and self.excluded.num_rows:
             rows = rows_lying_in(rows, self.excluded, self.table.group_by, "left_anti")
-        return self._measured(rows, self._window)
+        return self._measured(rows)
 
-    @property
-    def _window(self) -> Column:
-        return F.session_window("_event_time", duration_text(self.operator.gap))
-
-    def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
-        table = self.table
-        keys = [F.col(f"`{key}`") for key in table.group_by]
-        grouped = rows.groupBy(window.alias("_window"), *keys)
-        return measured(grouped, table.measures, rows, self.exact).select(
-            F.col("_window.start").alias("window_start"),
-            F.col("_window.end").alias("window_end"),
-            *keys,
-            *[F.col(f"`{name}`") for name in table.measures],
-            "rows",
-            FAILURE,
-        )
+    def _measured(self, rows: DataFrame) -> DataFrame:
+        window = F.session_window("_event_time", duration_text(self.operator.gap))
+        return measured_windows(self.operator, self.exact, rows, window)

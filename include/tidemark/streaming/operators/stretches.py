@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.operators.row_range import RowRange
 from tidemark.streaming.arrow_rows import frame_of
 
 # What `rows_lying_in` calls the bounds of the stretch that a row lies in.
@@ -46,6 +47,12 @@ def rows_within(
         days = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
         dates = dates | days
     return rows.where(dates if on_dates is None else on_dates).where(within)
+
+
+def is_in_range(rows: RowRange, start: str = "window_start", end: str = "window_end") -> Column:
+    """The condition that a row of the table is one of this range, by these columns."""
+    first, last = F.lit(rows.first_start), F.lit(rows.last_start)
+    return F.col(start).between(first, last) & (F.col(end) <= F.lit(rows.last_end))
 
 
 def rows_lying_in(

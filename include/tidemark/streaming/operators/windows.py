@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -98,18 +99,24 @@ def in_windows(operator: Operator, assigned: DataFrame, windows: pa.Table, how: 
 
 
 def measured_windows(
-    operator: Operator, exact: bool, rows: DataFrame, window: Column, *more: str
+    operator: Operator,
+    exact: bool,
+    rows: DataFrame,
+    window: Column,
+    *more: str,
+    counted: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
-    """One row for each window and key, with the window's `more` fields behind its bounds."""
-    table = operator.table
-    keys = [F.col(f"`{key}`") for key in table.group_by]
+    """One row for each window and key, with the window's `more` fields behind its bounds, and what
+    is `counted` behind the table's measures."""
+    keys = [F.col(f"`{key}`") for key in operator.table.group_by]
     grouped = rows.groupBy(window.alias("_window"), *keys)
-    return measured(grouped, table.measures, rows, exact).select(
+    measures = {**operator.table.measures, **counted}
+    return measured(grouped, measures, rows, exact).select(
         F.col("_window.start").alias("window_start"),
         F.col("_window.end").alias("window_end"),
         *[F.col(f"_window.{name}") for name in more],
         *keys,
-        *[F.col(f"`{name}`") for name in table.measures],
+        *[F.col(f"`{name}`") for name in measures],
         "rows",
         FAILURE,
     )

@@ -21,6 +21,7 @@ from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
+from tidemark.streaming.operators.stretches import is_in_range
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
 from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 from tidemark.streaming.schemas import changes_schema, gold_schema
@@ -83,12 +84,9 @@ def _apart(
 def windows_in_gold(spark: SparkSession, table: TableRun, windows: RowRange) -> DataFrame:
     """What gold holds of these windows, as it was found."""
     reader = spark.read.format("delta").option("versionAsOf", table.state.version)
-    first, last = windows.first_start, windows.last_start
+    first, last = windows.first_start.date(), windows.last_start.date()
     gold = reader.load(spark_uri(table.gold.uri))
-    return gold.where(F.col("window_date").between(first.date(), last.date())).where(
-        F.col("window_start").between(F.lit(first), F.lit(last))
-        & (F.col("window_end") <= F.lit(windows.last_end))
-    )
+    return gold.where(F.col("window_date").between(first, last)).where(is_in_range(windows))
 
 
 def check_pipeline_columns(spark: SparkSession, table: TableRun) -> None:
