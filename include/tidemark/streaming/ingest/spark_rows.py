@@ -8,11 +8,10 @@ rejected here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial, reduce
-from heapq import nlargest
 from itertools import pairwise
 
 import pyarrow as pa
@@ -50,6 +49,7 @@ from tidemark.streaming.ingest.duplicates import (
 )
 from tidemark.streaming.ingest.judged_lines import FewLines
 from tidemark.streaming.ingest.task_files import TaskFiles
+from tidemark.streaming.operators.stretches import few_ranges
 from tidemark.streaming.run.append import FEW_ROWS, WrittenRows, write_rows
 from tidemark.streaming.schemas import source_schema
 
@@ -371,9 +371,6 @@ def reject_jumps(judged: DataFrame, source: Source, after_us: int | None) -> Dat
     )
 
 
-# More ranges than this are joined across their smallest gaps: a filter of a thousand conditions
-# costs more than the files that it spares.
-_MOST_RANGES = 50
 _DAY = timedelta(days=1) // timedelta(microseconds=1)
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 
@@ -396,33 +393,11 @@ def dates_within(times: Iterable[tuple[int, int]], horizon_micros: int) -> list[
     `times` are the first and the last event time of each of the batch's dates, in microseconds
     since 1970. What lies between two dates that are far apart is in no range.
     """
-    days = sorted(
-        ((first - horizon_micros) // _DAY, (last + horizon_micros) // _DAY) for first, last in times
+    days = (
+        ((first - horizon_micros) // _DAY, (last + horizon_micros) // _DAY + 1)
+        for first, last in times
     )
-    return [(_date(first), _date(last)) for first, last in _few(list(_joined(days)))]
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges in order, as one where they meet."""
-    current: tuple[int, int] | None = None
-    for first, last in ranges:
-        if current is None or first > current[1] + 1:
-            if current is not None:
-                yield current
-            current = first, last
-        else:
-            current = current[0], max(current[1], last)
-    if current is not None:
-        yield current
-
-
-def _few(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    pairs = enumerate(pairwise(ranges), start=1)
-    gaps = [(after[0] - before[1], place) for place, (before, after) in pairs]
-    cuts = sorted(place for _, place in nlargest(_MOST_RANGES - 1, gaps))
-    for first, last in pairwise([0, *cuts, len(ranges)]):
-        if first < last:
-            yield ranges[first][0], ranges[last - 1][1]
+    return [(_date(first), _date(end - 1)) for first, end in few_ranges(days)]
 
 
 def _date(day: int) -> date:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from itertools import pairwise
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -21,9 +22,11 @@ from tidemark.streaming.arrow_rows import frame_of
 
 # What `rows_lying_in` calls the bounds of the stretch that a row lies in.
 _START, _END = "_stretch_start", "_stretch_end"
-# More stretches than this are joined across their smallest gaps: a filter of a thousand
-# conditions costs more than the rows that it spares.
-_MOST_STRETCHES = 50
+# More ranges than this are joined across their smallest gaps: a filter of a thousand conditions
+# costs more than the rows and files that it spares.
+_MOST_RANGES = 50
+# What ranges are of; gaps of one kind can be compared.
+BoundT = TypeVar("BoundT", datetime, int)
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,20 @@ def rows_lying_in(
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     """Few stretches, in order, that cover all of these."""
-    merged: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda one: (one.start, one.end)):
-        if merged and stretch.start <= merged[-1].end:
-            merged[-1] = Stretch(merged[-1].start, max(merged[-1].end, stretch.end))
+    return [Stretch(*one) for one in few_ranges((one.start, one.end) for one in stretches)]
+
+
+def few_ranges(ranges: Iterable[tuple[BoundT, BoundT]]) -> list[tuple[BoundT, BoundT]]:
+    """Few ranges (start, end), in order, that cover all of these: those that meet are one, then
+    those with the smallest gaps between them."""
+    merged: list[tuple[BoundT, BoundT]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            merged.append(stretch)
-    gaps = [
-        (after.start - before.end, place)
-        for place, (before, after) in enumerate(pairwise(merged), start=1)
-    ]
-    cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
+            merged.append((start, end))
+    pairs = enumerate(pairwise(merged), start=1)
+    gaps = [(after[0] - before[1], place) for place, (before, after) in pairs]
+    cuts = sorted(place for _, place in nlargest(_MOST_RANGES - 1, gaps))
     groups = [merged[first:last] for first, last in pairwise([0, *cuts, len(merged)])]
-    return [Stretch(group[0].start, group[-1].end) for group in groups if group]
+    return [(group[0][0], group[-1][1]) for group in groups if group]
