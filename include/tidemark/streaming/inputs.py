@@ -90,8 +90,8 @@ def _copied(spark: SparkSession, one: LookedUp, found: pa.Table | None) -> DataF
         rows = frame_beside_plan(spark, found)
         return F.broadcast(rows.select(*columns, F.lit(True).alias("_found")))
     copy = one.copied
-    reader = spark.read.format("delta").option("versionAsOf", copy.table.version())
-    return reader.load(spark_uri(copy.place.uri)).select(*columns, F.lit(True).alias("_found"))
+    rows = table_at(spark, copy.place, copy.table.version())
+    return rows.select(*columns, F.lit(True).alias("_found"))
 
 
 def _columns_of(bronze: DataFrame, one: LookedUp) -> DataFrame:
@@ -200,5 +200,10 @@ def others_at(
 
 def input_at(spark: SparkSession, place: TablePlace, pipeline: Pipeline, version: int) -> DataFrame:
     """An input as it was at a version, whoever appends meanwhile."""
+    return with_event_time(table_at(spark, place, version), pipeline)
+
+
+def table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
+    """A table's rows as they were at a version."""
     reader = spark.read.format("delta").option("versionAsOf", version)
-    return with_event_time(reader.load(spark_uri(place.uri)), pipeline)
+    return reader.load(spark_uri(place.uri))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
@@ -12,13 +14,19 @@ from tidemark.storage.delta.history import FAILURE
 
 Origin = Sequence[OriginColumn]
 
-_OF_BATCH = [
-    T.StructField("_batch", T.LongType(), True, {"comment": "The ingest batch that read it"}),
-    T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
-]
 
+def _field(name: str, kind: T.DataType, comment: str | None = None) -> T.StructField:
+    return T.StructField(name, kind, True, {"comment": comment} if comment else {})
+
+
+_OF_BATCH = [
+    _field("_batch", T.LongType(), "The ingest batch that read it"),
+    _field("_batch_time", T.TimestampType(), "That batch's time, UTC"),
+]
 _ID = "Tells the record's place in the source: the same each time that it is read"
+_REPEATS = "Of a duplicate: the accepted row (in bronze) that it repeats"
 _FAILURE = "Why a measure cannot be computed; the window is not in gold then"
+_STATUS = "provisional (open), final (closed), corrected (changed after that)"
 _CAUSES = "What changed the window: stream, late, seal, backfill, migration or failed"
 
 
@@ -67,9 +75,10 @@ def bronze_schema(pipeline: Pipeline, judged: T.StructType, origin: Origin) -> T
     comments = {name: column.description for name, column in pipeline.source.columns.items()} | {
         name: f"Derived: {sql}" for name, sql in pipeline.source.derive.items()
     }
-    fields = [_commented(judged[name], comments.get(name)) for name in names]
-    extra = _commented(judged["_extra"], "Fields that are no column, as JSON")
-    date = _commented(judged["_event_date"], "Date of the event time, UTC; the partition")
+    fields = [_field(name, judged[name].dataType, comments.get(name)) for name in names]
+    extra = _field("_extra", judged["_extra"].dataType, "Fields that are no column, as JSON")
+    day = judged["_event_date"].dataType
+    date = _field("_event_date", day, "Date of the event time, UTC; the partition")
     return T.StructType([*fields, extra, *origin_schema(origin), *_OF_BATCH, date])
 
 
@@ -77,25 +86,15 @@ def rejects_schema(origin: Origin) -> T.StructType:
     """One row for each line, or whole part of the source, that was not accepted."""
     return T.StructType(
         [
-            T.StructField("reason", T.StringType(), True, {"comment": "Why it was rejected"}),
-            T.StructField("detail", T.StringType(), True, {"comment": "What exactly was found"}),
-            T.StructField("raw", T.StringType(), True, {"comment": "The line; null: a file"}),
-            T.StructField(
-                "raw_bytes",
-                T.BinaryType(),
-                True,
-                {"comment": "The line's bytes, where they are not valid UTF-8"},
-            ),
-            T.StructField("event_time", T.TimestampType(), True, {"comment": "Where readable"}),
-            T.StructField(
-                "repeats",
-                repeats_type(origin),
-                True,
-                {"comment": "Of a duplicate: the accepted row (in bronze) that it repeats"},
-            ),
+            _field("reason", T.StringType(), "Why it was rejected"),
+            _field("detail", T.StringType(), "What exactly was found"),
+            _field("raw", T.StringType(), "The line; null: a file"),
+            _field("raw_bytes", T.BinaryType(), "The line's bytes, where they are not valid UTF-8"),
+            _field("event_time", T.TimestampType(), "Where readable"),
+            _field("repeats", repeats_type(origin), _REPEATS),
             *origin_schema(origin),
             *_OF_BATCH,
-            T.StructField("id", T.StringType(), True, {"comment": _ID}),
+            _field("id", T.StringType(), _ID),
         ]
     )
 
@@ -104,12 +103,12 @@ def changes_schema(aggregated: T.StructType) -> T.StructType:
     """A window's value each time that it changed, with what caused the change."""
     return T.StructType(
         [
-            *[_commented(field, None) for field in aggregated.fields],
-            T.StructField("cause", T.StringType(), True, {"comment": _CAUSES}),
-            T.StructField("generation", T.LongType(), True),
-            T.StructField("run", T.StringType(), True),
-            T.StructField("batch", T.LongType(), True),
-            T.StructField(FAILURE, T.StringType(), True, {"comment": _FAILURE}),
+            *[_field(one.name, one.dataType) for one in aggregated.fields],
+            _field("cause", T.StringType(), _CAUSES),
+            _field("generation", T.LongType()),
+            _field("run", T.StringType()),
+            _field("batch", T.LongType()),
+            _field(FAILURE, T.StringType(), _FAILURE),
         ]
     )
 
@@ -118,27 +117,23 @@ def gold_schema(aggregated: T.StructType, descriptions: dict[str, str]) -> T.Str
     """The current value of each window."""
     return T.StructType(
         [
-            *[_commented(field, descriptions.get(field.name)) for field in aggregated.fields],
-            T.StructField(
-                "status",
-                T.StringType(),
-                True,
-                {"comment": "provisional (open), final (closed), corrected (changed after that)"},
-            ),
-            T.StructField(
-                "revision", T.LongType(), True, {"comment": "Changes after the window closed"}
-            ),
-            T.StructField("updated_by", T.StringType(), True, {"comment": "The run"}),
-            T.StructField(
-                "window_date",
-                T.DateType(),
-                True,
-                {"comment": "Date of window_start, UTC; the partition"},
-            ),
+            *[
+                _field(one.name, one.dataType, descriptions.get(one.name))
+                for one in aggregated.fields
+            ],
+            _field("status", T.StringType(), _STATUS),
+            _field("revision", T.LongType(), "Changes after the window closed"),
+            _field("updated_by", T.StringType(), "The run"),
+            _field("window_date", T.DateType(), "Date of window_start, UTC; the partition"),
         ]
     )
 
 
-def _commented(field: T.StructField, comment: str | None) -> T.StructField:
-    metadata = {"comment": comment} if comment else {}
-    return T.StructField(field.name, field.dataType, True, metadata)
+def of_other_types(has: T.StructType, wanted: T.StructType) -> dict[str, Column]:
+    """The columns that are wanted in another type than rows have them in, cast to it."""
+    kinds = {field.name: field.dataType for field in wanted}
+    return {
+        field.name: F.col(f"`{field.name}`").cast(kinds[field.name])
+        for field in has
+        if field.name in kinds and kinds[field.name].simpleString() != field.dataType.simpleString()
+    }

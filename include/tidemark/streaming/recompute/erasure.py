@@ -28,7 +28,7 @@ from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import MENDED
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.derive import FAILED
-from tidemark.streaming.inputs import counting
+from tidemark.streaming.inputs import counting, table_at
 from tidemark.streaming.recompute.replaying import rows_of_rejects
 from tidemark.streaming.recompute.retraction import (
     FILE_NAME,
@@ -36,7 +36,6 @@ from tidemark.streaming.recompute.retraction import (
     bronze_at,
     found_rows,
     staying_rows,
-    table_at,
     where_fault,
 )
 from tidemark.streaming.run.append import write_rows

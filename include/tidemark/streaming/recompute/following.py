@@ -62,6 +62,7 @@ from tidemark.sources.planned_source import FollowedChange, FollowedSourceHandle
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, of_all, record_judged
+from tidemark.streaming.inputs import table_at
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut, once_gone
 from tidemark.streaming.recompute.migration import (
@@ -76,7 +77,6 @@ from tidemark.streaming.recompute.retraction import (
     key_of_bronze,
     literal,
     move,
-    table_at,
 )
 
 # Who did it, as `ops` tells.

@@ -60,7 +60,8 @@ from tidemark.streaming.derive import derived
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import accepted_rows
 from tidemark.streaming.ingest.spark_rows import judged_rows
-from tidemark.streaming.recompute.retraction import FILE_NAME, in_files, table_at
+from tidemark.streaming.inputs import table_at
+from tidemark.streaming.recompute.retraction import FILE_NAME, in_files
 from tidemark.streaming.run.append import WrittenRows, write_rows
 from tidemark.streaming.schemas import source_schema
 from tidemark.streaming.sources.streams import streamed_source

@@ -30,7 +30,6 @@ from tidemark.pipeline.model import DeltaSource
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.reasons import DUPLICATE
 from tidemark.pipeline.row_key import key_sql
-from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.recompute.retract.change import Retraction, acts_since
 from tidemark.recompute.retract.record import moved_at
 from tidemark.recompute.still_planned import STOPPED, check_no_other_rows
@@ -55,9 +54,9 @@ from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.delta.written_files import Leaving, replace_files, rewrite_files
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.ingest.duplicates import horizon_micros
-from tidemark.streaming.inputs import counting, not_counting
+from tidemark.streaming.inputs import counting, not_counting, table_at
 from tidemark.streaming.run.append import Append, append, write_rows
-from tidemark.streaming.schemas import origin_parts
+from tidemark.streaming.schemas import of_other_types, origin_parts
 
 _FILE = "_file"
 _TEXTS = (RETRACTED_BY, RETRACTED_BECAUSE, RETRACTION)
@@ -163,12 +162,6 @@ def literal(text: str) -> str:
 def bronze_at(spark: SparkSession, run: Run, version: int) -> DataFrame:
     """Bronze's rows as they were at a version."""
     return table_at(spark, run.warehouse.bronze, version)
-
-
-def table_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
-    """A table's rows as they were at a version."""
-    reader = spark.read.format("delta").option("versionAsOf", version)
-    return reader.load(spark_uri(place.uri))
 
 
 def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hits:
@@ -354,7 +347,7 @@ def _fit_columns(spark: SparkSession, run: Run) -> None:
     table = place.open()
     if table is not None:
         rows = table_at(spark, place, table.version())
-        narrow = _narrow(rows.schema, wanted)
+        narrow = of_other_types(rows.schema, wanted)
         if narrow:
             _widen(rows.withColumns(narrow), place, tuple(narrow))
     spec = TableSpec(
@@ -362,15 +355,6 @@ def _fit_columns(spark: SparkSession, run: Run) -> None:
         may_add=None,
     )  # fmt: skip
     ensure_table(place, spec)
-
-
-def _narrow(has: T.StructType, wanted: T.StructType) -> dict[str, Column]:
-    kinds = {field.name: field.dataType for field in wanted}
-    return {
-        field.name: F.col(f"`{field.name}`").cast(kinds[field.name])
-        for field in has
-        if field.name in kinds and kinds[field.name].simpleString() != field.dataType.simpleString()
-    }
 
 
 @commit_point(

@@ -26,14 +26,15 @@ from tidemark.gold.other_readers import other_readers
 from tidemark.pipeline.column_types import is_wider
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.model import Pipeline, Source
-from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import WidenedNote
 from tidemark.storage.delta.written_files import WrittenFile, replace_files
 from tidemark.streaming.derive import FAILED, derived
+from tidemark.streaming.inputs import table_at
 from tidemark.streaming.planned_columns import plan_bronze
 from tidemark.streaming.recompute.windows_of import with_all_columns
 from tidemark.streaming.run.append import write_rows
+from tidemark.streaming.schemas import of_other_types
 
 _UNTOUCHED = "Nothing was written: bronze and gold are as they were."
 
@@ -90,7 +91,7 @@ def plan_widening(spark: SparkSession, run: Run) -> Widening | None:
             f"pipelines join with it ({names}): their queries do not go on with another type. "
             f"{_UNTOUCHED} Read the field under another column's name as well."
         )
-    rows = _bronze(spark, run, bronze.version())
+    rows = table_at(spark, run.warehouse.bronze, bronze.version())
     _check_values(rows, planned, columns, run.pipeline)
     files = pa.table(bronze.get_add_actions(flatten=True))
     return Widening(
@@ -104,13 +105,7 @@ def plan_widening(spark: SparkSession, run: Run) -> Widening | None:
 
 def widened(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Bronze's rows as they are once its columns have the types of the pipeline's file."""
-    wanted = {field.name: field.dataType for field in plan_bronze(spark, pipeline)}
-    others = {
-        field.name: F.col(f"`{field.name}`").cast(wanted[field.name])
-        for field in bronze.schema
-        if field.name in wanted
-        and field.dataType.simpleString() != wanted[field.name].simpleString()
-    }
+    others = of_other_types(bronze.schema, plan_bronze(spark, pipeline))
     return bronze.withColumns(others) if others else bronze
 
 
@@ -119,7 +114,7 @@ def widen(spark: SparkSession, run: Run, plan: Widening) -> None:
     since the plan; nothing is changed then."""
     place = run.warehouse.bronze
     bronze = place.at_version(plan.version)
-    rows = widened(spark, _bronze(spark, run, plan.version), run.pipeline)
+    rows = widened(spark, table_at(spark, place, plan.version), run.pipeline)
     written = write_rows(rows, place, "widened")
     if written.number != plan.rows:
         raise LedgerUnbalanced(
@@ -154,11 +149,6 @@ def _to_widen(bronze: DeltaTable, planned: StructType) -> dict[str, tuple[str, s
         for name, kind in has.items()
         if name in wanted and kind != wanted[name]
     }
-
-
-def _bronze(spark: SparkSession, run: Run, version: int) -> DataFrame:
-    reader = spark.read.format("delta").option("versionAsOf", version)
-    return reader.load(spark_uri(run.warehouse.bronze.uri))
 
 
 def _check_values(

@@ -14,12 +14,18 @@ from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import ReadAt, other_places
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import TableRun
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at, with_event_time
+from tidemark.streaming.inputs import (
+    Inputs,
+    counted_rows,
+    input_at,
+    others_at,
+    table_at,
+    with_event_time,
+)
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.operators.stretches import is_in_range
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
@@ -83,9 +89,8 @@ def _apart(
 
 def windows_in_gold(spark: SparkSession, table: TableRun, windows: RowRange) -> DataFrame:
     """What gold holds of these windows, as it was found."""
-    reader = spark.read.format("delta").option("versionAsOf", table.state.version)
     first, last = windows.first_start.date(), windows.last_start.date()
-    gold = reader.load(spark_uri(table.gold.uri))
+    gold = table_at(spark, table.gold, table.state.version)
     return gold.where(F.col("window_date").between(first, last)).where(is_in_range(windows))
 
 
