@@ -42,6 +42,7 @@ from tidemark.streaming.session import StartSession, start_session
 
 Asked = TypeVar("Asked", bound=PipelineRequest)
 Result = TypeVar("Result", bound=Facts)
+Done = TypeVar("Done", bound="SoFar")
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,15 @@ def result_of(
 
 
 def carried_out(
-    act: JobAct[Any], kind: type[Result], done: SoFar, work: Callable[[], object]
+    act: JobAct[Asked],
+    kind: type[Result],
+    done: Done,
+    work: Callable[[JobAct[Asked], Done], object],
 ) -> Result:
     """What happened, errors included."""
     error = None
     try:
-        work()
+        work(act, done)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, act.progress)
     return result_of(act, kind, done, error)

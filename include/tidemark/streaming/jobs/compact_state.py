@@ -17,20 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pyspark.sql import SparkSession
-
 from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import (
     CompactionResult,
     QueryCompaction,
     compaction_lines,
 )
-from tidemark.runs.run import Run
 from tidemark.streaming.jobs.act import JobAct, SoFar, act_main, carried_out
-from tidemark.streaming.jobs.entry import (
-    takeover_text,
-)
-from tidemark.streaming.progress import Progress
+from tidemark.streaming.jobs.entry import takeover_text
 from tidemark.streaming.state.compact import compact_state
 from tidemark.upkeep.pipeline_compaction import (
     Planned,
@@ -75,7 +69,7 @@ def compact_once(act: JobAct[CompactionRequest]) -> CompactionResult:
     result has CompactionRefused.
     """
     done = CompactionSoFar()
-    return carried_out(act, CompactionResult, done, lambda: _work(act, done))
+    return carried_out(act, CompactionResult, done, _work)
 
 
 def _work(act: JobAct[CompactionRequest], done: CompactionSoFar) -> None:
@@ -88,26 +82,21 @@ def _work(act: JobAct[CompactionRequest], done: CompactionSoFar) -> None:
             spark = act.spark()
             try:
                 for one in wanted:
-                    _compact(spark, one, progress, done)
+                    assert one.plan is not None
+                    place, name = one.checkpoint.place, one.checkpoint.name
+                    with progress.stage(f"compaction of {name}"), progress.tasks_of(spark):
+                        done.compacted.append((one, compact_state(spark, one.plan, place)))
             finally:
-                _record(run, act.started, done)
+                rows = [(one.checkpoint, figures) for one, figures in done.compacted]
+                record_compactions(
+                    run.warehouse.upkeep, run.pipeline.name, run.run_id, act.started, rows
+                )
             with progress.stage("housekeeping"):
                 now = datetime.now(UTC)
                 done.kept = keep_checkpoints(
                     run.pipeline, run.settings, run.warehouse, run.run_id, now
                 )
         check_no_compaction_refused(run.pipeline.name, planned)
-
-
-def _compact(spark: SparkSession, one: Planned, progress: Progress, done: CompactionSoFar) -> None:
-    assert one.plan is not None
-    with progress.stage(f"compaction of {one.checkpoint.name}"), progress.tasks_of(spark):
-        done.compacted.append((one, compact_state(spark, one.plan, one.checkpoint.place)))
-
-
-def _record(run: Run, started: datetime, done: CompactionSoFar) -> None:
-    rows = [(planned.checkpoint, figures) for planned, figures in done.compacted]
-    record_compactions(run.warehouse.upkeep, run.pipeline.name, run.run_id, started, rows)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -43,7 +43,6 @@ from tidemark.recompute.erase.record import (
     take_out,
 )
 from tidemark.recompute.erase.result import EraseResult, erase_lines
-from tidemark.recompute.retract.record import left_to_begin
 from tidemark.recompute.retract.refusals import (
     check_no_other_readers,
     check_not_frozen,
@@ -51,7 +50,6 @@ from tidemark.recompute.retract.refusals import (
     frozen_rows,
     started_tables,
 )
-from tidemark.recompute.rewind.record import changed_golds
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import ERASE
@@ -60,7 +58,6 @@ from tidemark.runs.requests import NO_REASON_TO_ERASE, EraseRequest
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
     ActKind,
-    check_no_unfinished_act,
     release_after,
     stop_for,
     unfinished_act,
@@ -68,10 +65,10 @@ from tidemark.runs.unfinished_act import (
 from tidemark.streaming.jobs.act import JobAct, act_main, carried_out, record_act
 from tidemark.streaming.jobs.without_rows import (
     WithoutRows,
-    begin_generation,
+    begin_generations,
+    check_may_look,
     compare,
     hold_to_checks,
-    why_not_looked_at,
 )
 from tidemark.streaming.recompute.computed import RowsLeftOut
 from tidemark.streaming.recompute.erasure import ToErase, to_erase, written
@@ -125,16 +122,14 @@ def erase_once(act: JobAct[EraseRequest]) -> EraseResult:
     """Erase under the pipeline's lease, or only plan; what happened, errors included."""
     done = ErasedSoFar()
     work = _only_plan if act.asked.dry_run else _work
-    result = carried_out(act, EraseResult, done, lambda: work(act, done))
+    result = carried_out(act, EraseResult, done, work)
     if done.begun and done.change is not None:
         record_act(act, ERASE, result, done.change)
     return result
 
 
 def _only_plan(act: JobAct[EraseRequest], done: ErasedSoFar) -> None:
-    check_no_unfinished_act(act.run.warehouse)
-    if why := why_not_looked_at(act.run):
-        raise ErasureRefused(why)
+    check_may_look(act.run, ErasureRefused)
     _plan(act, act.spark(), done)
 
 
@@ -161,15 +156,10 @@ def _work(act: JobAct[EraseRequest], done: ErasedSoFar) -> None:
 def _carry_out(
     act: JobAct[EraseRequest], spark: SparkSession, change: Erasure, done: ErasedSoFar
 ) -> None:
-    run, progress = act.run, act.progress
-    with progress.stage("take rows out"):
+    run = act.run
+    with act.progress.stage("take rows out"):
         take_out(change, run.warehouse)
-    erasing = replace(run, run_id=change.run_id)
-    for table in left_to_begin(change.tables, run.warehouse):
-        with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
-            begin_generation(spark, erasing, table, change.planned_at, done)
-    seen = {one.table: one.gold for one in change.tables}
-    done.published = changed_golds(seen, run.pipeline, run.warehouse)
+    begin_generations(act, spark, change, done)
     # One that cannot be selected is no longer what gold is, and goes with what held the rows.
     with suppress(ViewBroken):
         write_views(run.pipeline.tables, run.warehouse)

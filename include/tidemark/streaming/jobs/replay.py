@@ -60,7 +60,7 @@ def replay_once(act: JobAct[ReplayRequest]) -> ReplayResult:
     """Replay under the pipeline's lease, or only judge; what happened, errors included."""
     done = ReplayedSoFar()
     work = _only_judge if act.asked.dry_run else _work
-    return carried_out(act, ReplayResult, done, lambda: work(act, done))
+    return carried_out(act, ReplayResult, done, work)
 
 
 def _only_judge(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -35,7 +35,6 @@ from tidemark.recompute.retract.record import (
     account_for,
     act_of,
     keep_change,
-    left_to_begin,
     prove,
     record_retraction,
 )
@@ -47,7 +46,6 @@ from tidemark.recompute.retract.refusals import (
     started_tables,
 )
 from tidemark.recompute.retract.result import RetractResult, retract_lines
-from tidemark.recompute.rewind.record import changed_golds
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import RETRACT
@@ -57,7 +55,6 @@ from tidemark.runs.run import Run
 from tidemark.runs.unfinished_act import (
     ActKind,
     PipelineAct,
-    check_no_unfinished_act,
     release_after,
     stop_for,
     unfinished_act,
@@ -65,10 +62,10 @@ from tidemark.runs.unfinished_act import (
 from tidemark.streaming.jobs.act import JobAct, act_main, carried_out, record_act
 from tidemark.streaming.jobs.without_rows import (
     WithoutRows,
-    begin_generation,
+    begin_generations,
+    check_may_look,
     compare,
     hold_to_checks,
-    why_not_looked_at,
 )
 from tidemark.streaming.recompute.computed import RowsLeftOut
 from tidemark.streaming.recompute.following import finish_following
@@ -97,16 +94,14 @@ def retract_once(act: JobAct[RetractRequest]) -> RetractResult:
     """Retract under the pipeline's lease, or only plan; what happened, errors included."""
     done = RetractedSoFar()
     work = _only_plan if act.asked.dry_run else _work
-    result = carried_out(act, RetractResult, done, lambda: work(act, done))
+    result = carried_out(act, RetractResult, done, work)
     if done.begun:
         record_act(act, RETRACT, result, result.change)
     return result
 
 
 def _only_plan(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
-    check_no_unfinished_act(act.run.warehouse)
-    if why := why_not_looked_at(act.run):
-        raise RetractionRefused(why)
+    check_may_look(act.run, RetractionRefused)
     _plan(act, act.spark(), done)
 
 
@@ -126,12 +121,7 @@ def _work(act: JobAct[RetractRequest], done: RetractedSoFar) -> None:
             return
         with progress.stage("move rows"), progress.tasks_of(spark):
             move(spark, run, change)
-        retracting = replace(run, run_id=change.run_id)
-        for table in left_to_begin(change.tables, run.warehouse):
-            with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
-                begin_generation(spark, retracting, table, change.planned_at, done)
-        seen = {one.table: one.gold for one in change.tables}
-        done.published = changed_golds(seen, run.pipeline, run.warehouse)
+        begin_generations(act, spark, change, done)
         account_for(change, run.warehouse, datetime.now(UTC))
         record_retraction(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse)

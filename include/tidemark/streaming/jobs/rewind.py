@@ -75,7 +75,7 @@ def rewind_once(act: JobAct[RewindRequest]) -> RewindResult:
     """Rewind under the pipeline's lease, or only plan; what happened, errors included."""
     done = RewindSoFar()
     work = _planned if act.asked.dry_run else _work
-    result = carried_out(act, RewindResult, done, lambda: work(act, done))
+    result = carried_out(act, RewindResult, done, work)
     if done.backup is not None:
         record_act(act, REWIND, result, result.change)
     return result

@@ -3,25 +3,34 @@ bronze, which is computed and held to the checks before anything is written, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidemark.errors import TidemarkError
 from tidemark.gold.pins import Published, TableResult
+from tidemark.gold.row_values import same_value
+from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.quality.validate import Judged, check_none_failed
-from tidemark.recompute.retract.change import ChangedRows
-from tidemark.recompute.retract.changed import changed_rows
+from tidemark.recompute.erase.change import Erasure
+from tidemark.recompute.retract.change import ChangedRows, Retraction
+from tidemark.recompute.retract.record import left_to_begin
+from tidemark.recompute.rewind.record import changed_golds
 from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.run import Run
+from tidemark.runs.unfinished_act import check_no_unfinished_act
 from tidemark.storage.result_file import Facts
 from tidemark.streaming.gate import check_lines, judge_publish, of_all, record_judged
 from tidemark.streaming.jobs.act import JobAct, SoFar, result_of
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut, once_gone
+from tidemark.streaming.recompute.migration import Migration
 from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
+
+_MOST_SHOWN = 10
 
 
 @dataclass
@@ -42,12 +51,13 @@ class WithoutRows(SoFar):
         return check_lines(self.judged, self.begun)
 
 
-def why_not_looked_at(run: Run) -> str | None:
-    """Why a dry run cannot tell; None: it can."""
-    because = why_to_copy(run, only_missing=True)
-    return because and (
-        f"Nothing was looked at: {because}, and a dry run copies nothing. A run copies it."
-    )
+def check_may_look(run: Run, refused: type[TidemarkError]) -> None:
+    """`refused` where a dry run cannot tell."""
+    check_no_unfinished_act(run.warehouse)
+    if because := why_to_copy(run, only_missing=True):
+        raise refused(
+            f"Nothing was looked at: {because}, and a dry run copies nothing. A run copies it."
+        )
 
 
 def compare(
@@ -60,7 +70,7 @@ def compare(
         with progress.stage(f"{name} without them"), progress.tasks_of(spark):
             done.computed[name] = compute_without(spark, run, name, left_out)
             plan = plan_rebuild(spark, run, name, done.computed[name])
-            done.changed[name] = changed_rows(plan)
+            done.changed[name] = _changed_rows(plan)
             judged.append(judge_publish(run, plan))
     done.judged = of_all(judged)
 
@@ -76,13 +86,67 @@ def hold_to_checks(act: JobAct[Any], kind: type[Facts], done: WithoutRows, advic
         check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, advice)
 
 
-def begin_generation(
-    spark: SparkSession, run: Run, table: str, planned_at: datetime, done: WithoutRows
+def begin_generations(
+    act: JobAct[Any], spark: SparkSession, change: Retraction | Erasure, done: WithoutRows
 ) -> None:
-    """Of what bronze has by now; where the plan computed it, and nothing but the rows has moved
-    since, of what it found, as far as that holds (`once_gone`)."""
-    note_as_reader(run)
-    known = done.computed.pop(table, None)
-    if known is not None:
-        known = once_gone(known, run.warehouse.bronze.existing().version())
-    done.tables[table] = begin_rebuilt(plan_rebuild(spark, run, table, known), planned_at)
+    """Of the tables that have not begun theirs yet, and what differs in gold by all of them: of
+    what bronze has by now; where the plan computed it, and nothing but the rows has moved since, of
+    what it found, as far as that holds (`once_gone`)."""
+    run = replace(act.run, run_id=change.run_id)
+    for table in left_to_begin(change.tables, run.warehouse):
+        with act.progress.stage(f"generation of {table}"), act.progress.tasks_of(spark):
+            note_as_reader(run)
+            known = done.computed.pop(table, None)
+            if known is not None:
+                known = once_gone(known, run.warehouse.bronze.existing().version())
+            plan = plan_rebuild(spark, run, table, known)
+            done.tables[table] = begin_rebuilt(plan, change.planned_at)
+    seen = {one.table: one.gold for one in change.tables}
+    done.published = changed_golds(seen, run.pipeline, run.warehouse)
+
+
+def _changed_rows(plan: Migration) -> ChangedRows:
+    """Which rows of gold change, before and after, as far as people read them: by the rule of every
+    publish for what is the same."""
+    operator = plan.operator
+    same, row = same_value(operator.values, plan.schema, "w", "b"), same_row(operator, "w", "b")
+    identity = ", ".join(
+        f'coalesce(w."{name}", b."{name}") AS "{name}"' for name in operator.identity
+    )
+    values = ", ".join(
+        f'b."{name}" AS "before {name}", w."{name}" AS "{name}"' for name in operator.values
+    )
+    with plan.windows() as connection:
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE changed AS
+            SELECT {identity}, {values} FROM written w LEFT JOIN before b ON {row}
+            WHERE b."rows" IS NULL OR NOT ({same})
+            UNION ALL BY NAME
+            SELECT {listed(operator.identity, "b")},
+                {", ".join(f'b."{name}" AS "before {name}"' for name in operator.values)}
+            FROM before b ANTI JOIN written w ON {row}
+            """
+        )
+        ((windows,),) = connection.execute("SELECT count(*) FROM changed").fetchall()
+        first = connection.sql(
+            f"FROM changed ORDER BY {listed(operator.identity)} LIMIT {_MOST_SHOWN}"
+        ).to_arrow_table()
+    return ChangedRows(windows=windows, examples=tuple(_told(first.to_pylist(), operator)))
+
+
+def _told(rows: list[dict[str, Any]], operator: Operator) -> Iterator[str]:
+    for row in rows:
+        keys = [str(row[name]) for name in operator.identity[1:]]
+        values = [
+            f"{name} {row[f'before {name}']} → {row[name]}"
+            for name in operator.values
+            if row[name] != row[f"before {name}"]
+        ]
+        where = " ".join([f"{row['window_start']:%Y-%m-%dT%H:%M:%SZ}", *keys])
+        if row["rows"] is None:
+            yield f"{where}: goes; it had {row['before rows']:,} rows"
+        elif row["before rows"] is None:
+            yield f"{where}: is new; it has {row['rows']:,} rows"
+        else:
+            yield f"{where}: {', '.join(values)}"

@@ -89,6 +89,6 @@ def few_ranges(ranges: Iterable[tuple[BoundT, BoundT]]) -> list[tuple[BoundT, Bo
             merged.append((start, end))
     pairs = enumerate(pairwise(merged), start=1)
     gaps = [(after[0] - before[1], place) for place, (before, after) in pairs]
-    cuts = sorted(place for _, place in nlargest(_MOST_RANGES - 1, gaps))
+    cuts: list[int] = sorted(place for _, place in nlargest(_MOST_RANGES - 1, gaps))
     groups = [merged[first:last] for first, last in pairwise([0, *cuts, len(merged)])]
     return [(group[0][0], group[-1][1]) for group in groups if group]
