@@ -11,9 +11,10 @@ generation are others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -105,14 +106,19 @@ def _examples(connection: duckdb.DuckDBPyConnection, to: NextGold) -> Iterator[s
         """
     ).to_arrow_table()
     for row in rows.to_pylist():
-        keys = [str(row[name]) for name in operator.identity[1:]]
-        values = [
-            f"{name} {row[f'before {name}']} → {row[name]}"
-            for name in names[len(operator.identity) :]
-            if row[name] != row[f"before {name}"]
-        ]
-        where = " ".join([f"{row['window_start']:%Y-%m-%dT%H:%M:%SZ}", *keys])
-        yield f"{where}: {', '.join(values)}"
+        yield ": ".join(told_row(row, operator, names[len(operator.identity) :]))
+
+
+def told_row(row: Mapping[str, Any], operator: Operator, names: Sequence[str]) -> tuple[str, str]:
+    """For people, which row it is, and which of these values are others than `before NAME`."""
+    keys = [str(row[name]) for name in operator.identity[1:]]
+    values = [
+        f"{name} {row[f'before {name}']} → {row[name]}"
+        for name in names
+        if row[name] != row[f"before {name}"]
+    ]
+    where = " ".join([f"{row['window_start']:%Y-%m-%dT%H:%M:%SZ}", *keys])
+    return where, ", ".join(values)
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, to: NextGold) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
+from tidemark.gold.migrated import told_row
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.row_values import same_value
 from tidemark.operators.operator import Operator, listed, same_row
@@ -137,16 +138,10 @@ def _changed_rows(plan: Migration) -> ChangedRows:
 
 def _told(rows: list[dict[str, Any]], operator: Operator) -> Iterator[str]:
     for row in rows:
-        keys = [str(row[name]) for name in operator.identity[1:]]
-        values = [
-            f"{name} {row[f'before {name}']} → {row[name]}"
-            for name in operator.values
-            if row[name] != row[f"before {name}"]
-        ]
-        where = " ".join([f"{row['window_start']:%Y-%m-%dT%H:%M:%SZ}", *keys])
+        where, values = told_row(row, operator, operator.values)
         if row["rows"] is None:
             yield f"{where}: goes; it had {row['before rows']:,} rows"
         elif row["before rows"] is None:
             yield f"{where}: is new; it has {row['rows']:,} rows"
         else:
-            yield f"{where}: {', '.join(values)}"
+            yield f"{where}: {values}"
