@@ -18,13 +18,13 @@ from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import EmittedNote, note_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.append import append
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAYS = {
-    "few": lambda rows, to: append(rows.toArrow(), to),
+    "few": lambda rows, *to: append(rows.toArrow(), *to),
     "many": append,
 }
 # Every type that a pipeline's column can have, at its ends, with null, NaN and text of all kinds.
@@ -48,8 +48,8 @@ def place_for(folder: Path, rows: DataFrame, partition_by: tuple[str, ...] = ())
     return str(folder)
 
 
-def going_to(place: str, batch: int = 3) -> Append:
-    return Append(TablePlace(place), "q", batch, noted(batch))
+def going_to(place: str, batch: int = 3) -> tuple[TablePlace, str, int, EmittedNote]:
+    return TablePlace(place), "q", batch, noted(batch)
 
 
 def noted(batch: int) -> EmittedNote:
@@ -64,7 +64,7 @@ def test_both_ways_leave_the_same_rows_as_spark_and_others_read_them(
     found, by_spark = [], []
     for name, by in WAYS.items():
         place = place_for(tmp_path / name, rows, partition_by)
-        by(rows, going_to(place))
+        by(rows, *going_to(place))
         found.append(list(map(repr, sorted_rows(DeltaTable(place).to_pyarrow_table()))))
         read = spark.read.format("delta").load(place).select(rows.columns)
         by_spark.append(sorted(map(repr, read.collect())))
@@ -80,9 +80,9 @@ def test_a_commit_carries_its_transaction_its_note_and_its_number_of_rows(
     rows = spark.range(7)
     place = place_for(tmp_path / "table", rows)
     assert callable(append)
-    append(rows, going_to(place))
-    append(rows.where("id > 4"), going_to(place, batch=4))
-    append(rows.where("false"), going_to(place, batch=5))
+    append(rows, *going_to(place))
+    append(rows.where("id > 4"), *going_to(place, batch=4))
+    append(rows.where("false"), *going_to(place, batch=5))
     table = DeltaTable(place)
     assert (table.version(), table.transaction_version("q")) == (3, 5)
     assert [note_of(commit) for commit in table.history()] == [noted(5), noted(4), noted(3), None]
@@ -98,7 +98,7 @@ def test_a_batch_that_is_committed_is_not_written_again(
     place = place_for(tmp_path / "table", spark.range(1))
     assert callable(append)
     for batch in (0, 0, 1, 1, 0):
-        append(spark.range(7), going_to(place, batch))
+        append(spark.range(7), *going_to(place, batch))
     assert DeltaTable(place).to_pyarrow_table().num_rows == 14
 
 
@@ -113,7 +113,7 @@ def test_a_lease_that_is_lost_while_rows_are_computed_is_found_before_the_commit
 
     assert callable(append)
     with pytest.raises(LeaseLost):
-        append(spark.range(7), Append(TablePlace(place, fence=lost), "q", 0, noted(0)))
+        append(spark.range(7), TablePlace(place, fence=lost), "q", 0, noted(0))
     assert DeltaTable(place).version() == 0
 
 
@@ -125,7 +125,7 @@ def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
     fence = partial(fence_tables, [TablePlace(place)], 8)
     assert callable(append)
     with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
-        append(spark.range(7), Append(TablePlace(place, fence=fence), "q", 3, noted(3)))
+        append(spark.range(7), TablePlace(place, fence=fence), "q", 3, noted(3))
     assert DeltaTable(place).to_pyarrow_table().num_rows == 0
 
 
@@ -139,7 +139,7 @@ def test_readers_that_skip_files_by_what_the_commit_says_of_them_find_each_row(
     rows = spark.sql(ROWS)
     place = place_for(tmp_path / "table", rows)
     for batch in range(3):
-        append(rows.coalesce(1).where(f"{IS_ROW[batch]}"), going_to(place, batch))
+        append(rows.coalesce(1).where(f"{IS_ROW[batch]}"), *going_to(place, batch))
     by_spark = spark.read.format("delta").load(place)
     dataset = DeltaTable(place).to_pyarrow_dataset()
     assert by_spark.where(f"{name} is null").count() == 1
@@ -159,5 +159,5 @@ def test_a_null_in_a_column_that_is_never_null_is_refused_before_the_commit(
     assert not DeltaTable(place).schema().fields[0].nullable
     rows = spark.range(7).selectExpr("if(id = 5, null, id) as id")
     with pytest.raises(StorageUnavailable, match="nulls in id"):
-        append(rows, going_to(place))
+        append(rows, *going_to(place))
     assert DeltaTable(place).version() == 0

@@ -46,7 +46,7 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run.append import Append, WrittenRows, append
+from tidemark.streaming.run.append import WrittenRows, append
 from tidemark.streaming.run.queries import Running, start_query
 from tidemark.streaming.sources.streams import StreamedSource
 
@@ -247,7 +247,7 @@ def _to_read(ingest: Ingest, number: int, committed: Committed | None) -> Readin
 )
 def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: IngestNote) -> None:
     if judged.accepted is not None and judged.counts.accepted:
-        append(judged.accepted, _append(ingest, number, ingest.bronze, note))
+        append(judged.accepted, ingest.bronze, note.query, number, note)
 
 
 @commit_point(
@@ -257,8 +257,4 @@ def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: Inges
 def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: IngestNote) -> None:
     # Each batch leaves a commit, one without any row too: so one that is lost is missed.
     if judged.counts.rejected or not judged.counts.accepted:
-        append(judged.rejected, _append(ingest, number, ingest.rejects, note))
-
-
-def _append(ingest: Ingest, number: int, place: TablePlace, note: IngestNote) -> Append:
-    return Append(place, str(ingest.checkpoint.query_id()), number, note)
+        append(judged.rejected, ingest.rejects, note.query, number, note)

@@ -88,7 +88,7 @@ from tidemark.streaming.recompute.computed import (
     reading_at,
     shown,
 )
-from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.append import append
 from tidemark.streaming.run.ensure_tables import changes_spec, gold_spec
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
@@ -382,7 +382,7 @@ def _fill(plan: Migration, changes: TablePlace, generation: int, query: str) -> 
         close_ms=plan.table.state.close_ms,
         emitted_rows=_in_bronze(plan),
     )
-    append(_rows_of_changes(plan, generation), Append(changes, query, _SEED_BATCH, note))
+    append(_rows_of_changes(plan, generation), changes, query, _SEED_BATCH, note)
 
 
 def _in_bronze(plan: Migration) -> int | None:

@@ -55,7 +55,7 @@ from tidemark.storage.delta.written_files import Leaving, replace_files, rewrite
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.ingest.duplicates import horizon_micros
 from tidemark.streaming.inputs import counting, not_counting, table_at
-from tidemark.streaming.run.append import Append, append, write_rows
+from tidemark.streaming.run.append import append, write_rows
 from tidemark.streaming.schemas import of_other_types, origin_parts
 
 _FILE = "_file"
@@ -396,7 +396,7 @@ def _append(rows: DataFrame, place: TablePlace, change: Retraction) -> None:
             f"{written.number:,} rows were written for {place.uri}, and {change.rows:,} are to "
             f"move. None of them was committed. {STOPPED}"
         )
-    append(written, Append(place, change.transaction, 0, change.note))
+    append(written, place, change.transaction, 0, change.note)
 
 
 @commit_point(

@@ -39,7 +39,7 @@ from tidemark.streaming.inputs import Inputs, clocked_stream, event_times, input
 from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import BatchReport, Progress
-from tidemark.streaming.run.append import FEW_ROWS, Append, append
+from tidemark.streaming.run.append import FEW_ROWS, append
 from tidemark.streaming.run.queries import Running, start_query
 
 
@@ -162,7 +162,7 @@ def _append_nothing(plan: Aggregate, batch: int) -> None:
     query = plan.table.query
     note = EmittedNote(query=query, batch=batch, close_ms=plan.table.state.close_ms)
     nothing = schema_of(plan.table.changes.existing()).empty_table()
-    _commit(nothing, Append(plan.table.changes, query, batch, note), few=True)
+    _commit(plan, nothing, note, few=True)
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
@@ -208,7 +208,7 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, 
         _constant(plan.table.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    _commit(rows, Append(plan.table.changes, note.query, batch, note), few)
+    _commit(plan, rows, note, few)
 
 
 @commit_point(
@@ -216,9 +216,10 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, 
     after_a_kill="before: the batch runs again; after: it runs again for its state, and appends "
     "nothing",
 )
-def _commit(rows: DataFrame | pa.Table, to: Append, few: bool) -> None:
+def _commit(plan: Aggregate, rows: DataFrame | pa.Table, note: EmittedNote, few: bool) -> None:
     # Either way all tasks of the batch run, and write its state.
-    append(rows.toArrow() if few and isinstance(rows, DataFrame) else rows, to)
+    rows = rows.toArrow() if few and isinstance(rows, DataFrame) else rows
+    append(rows, plan.table.changes, note.query, note.batch, note)
 
 
 def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:

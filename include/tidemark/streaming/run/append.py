@@ -48,35 +48,25 @@ class WrittenRows:
 BatchRows = pa.Table | WrittenRows | DataFrame
 
 
-@dataclass(frozen=True)
-class Append:
-    """Where a batch's rows go, and what their commit says."""
-
-    place: TablePlace
-    query: str
-    batch: int
-    note: Note
-
-
-def append(rows: BatchRows, to: Append) -> None:
+def append(rows: BatchRows, place: TablePlace, query: str, batch: int, note: Note) -> None:
     """Append the rows, unless an earlier try has done it: then a DataFrame is not computed.
 
     Raises StorageUnavailable, LeaseLost; nothing is appended then. The table is opened before
     the fence is asked: whoever takes the lease over in between changes it, and the commit fails.
     """
-    table = to.place.existing()
-    done = table.transaction_version(to.query)
-    if done is not None and done >= to.batch:
+    table = place.existing()
+    done = table.transaction_version(query)
+    if done is not None and done >= batch:
         return
     if isinstance(rows, DataFrame):
-        rows = write_rows(rows, to.place, to.batch)
-    to.place.fence()
-    what, transaction = f"the rows of batch {to.batch}", Transaction(to.query, to.batch)
+        rows = write_rows(rows, place, batch)
+    place.fence()
+    what, transaction = f"the rows of batch {batch}", Transaction(query, batch)
     if isinstance(rows, WrittenRows):
-        add_files(table, rows.files, what, transaction, to.note)
+        add_files(table, rows.files, what, transaction, note)
     else:
         properties = CommitProperties(
-            app_transactions=[transaction], custom_metadata=as_metadata(to.note)
+            app_transactions=[transaction], custom_metadata=as_metadata(note)
         )
         append_rows(table, rows, what, properties)
 
