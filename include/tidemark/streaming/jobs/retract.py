@@ -172,9 +172,8 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
     tables, version = started_tables(run), bronze.version()
     with progress.stage("find rows"), progress.tasks_of(spark):
         if asked.undo is None:
-            rows = asked_rows(spark, run, asked, version)
-            what, condition = rows.what, rows.condition
-            hits = hits_of(spark, run, rows, version)
+            what, condition = asked_rows(spark, run, asked, version)
+            hits = hits_of(spark, run, what, condition, version)
         else:
             what, condition = f"of the retraction {asked.undo}", "false"
             hits = retracted_rows(spark, run, asked.undo)

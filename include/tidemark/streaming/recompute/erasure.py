@@ -35,6 +35,7 @@ from tidemark.streaming.recompute.retraction import (
     Hits,
     bronze_at,
     found_rows,
+    in_files,
     staying_rows,
     where_fault,
 )
@@ -117,12 +118,9 @@ def to_erase(
         )
     shown = tuple(sorted(names)[:_MOST_NAMED])
     of_bronze = rows.limit(0).toArrow() if hits is None else hits.held
-    return ToErase(tuple(_ordered(found)), hits, of_bronze, unread, shown)
-
-
-def _ordered(found: list[FoundRows]) -> Iterator[FoundRows]:
-    """Bronze and rejects also where none goes; the others only where some do."""
-    return (one for one in found if one.rows or one.table in (BRONZE, REJECTS))
+    # Bronze and rejects also where none goes; the others only where some do.
+    tables = tuple(one for one in found if one.rows or one.table in (BRONZE, REJECTS))
+    return ToErase(tables, hits, of_bronze, unread, shown)
 
 
 def _sources(rows: DataFrame) -> Iterator[str]:
@@ -134,7 +132,8 @@ def _sources(rows: DataFrame) -> Iterator[str]:
 def _of_retracted(held: DataFrame, bronze: DataFrame, where: str) -> DataFrame:
     """Its rows, with which of them go; it may lack columns that bronze got since."""
     lacking = _lacking(held, bronze)
-    marked = held.withColumns({**lacking, REJECT_FILE: F.col(FILE_NAME), _HIT: _hits(where)})
+    is_hit = F.coalesce(F.bit_count(F.expr(where)) == 1, F.lit(False))
+    marked = held.withColumns({**lacking, REJECT_FILE: F.col(FILE_NAME), _HIT: is_hit})
     return marked.drop(*lacking)
 
 
@@ -185,19 +184,13 @@ def _of_rejects(
     return joined.withColumn(_HIT, is_hit).drop("_named", "_given"), unread
 
 
-def _hits(where: str) -> Column:
-    return F.coalesce(F.bit_count(F.expr(where)) == 1, F.lit(False))
-
-
 def _found(held: DataFrame, marked: DataFrame, table: str, version: int) -> FoundRows:
     by = marked.groupBy(REJECT_FILE).agg(F.count("*").alias("n"), F.count_if(_HIT).alias("hits"))
     touched = by.where("hits > 0").collect()
     files = tuple(sorted(row[REJECT_FILE] for row in touched))
     going = sum(row["hits"] for row in touched)
     others = sum(row["n"] for row in touched) - going
-    names = frame_of(held.sparkSession, pa.table({"_name": pa.array(files, pa.string())}))
-    same = F.col(REJECT_FILE) == F.col("_name")
-    staying = marked.join(F.broadcast(names), same, "left_semi").where(f"NOT {_HIT}")
+    staying = in_files(marked, files, REJECT_FILE).where(f"NOT {_HIT}")
     return FoundRows(table, version, going, files, others, staying.select(held.columns))
 
 

@@ -65,12 +65,9 @@ from tidemark.streaming.gate import judge_publish, of_all, record_judged
 from tidemark.streaming.inputs import table_at
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.computed import Computed, RowsLeftOut, once_gone
-from tidemark.streaming.recompute.migration import (
-    Migration,
-)
+from tidemark.streaming.recompute.migration import Migration
 from tidemark.streaming.recompute.rebuilt import begin_rebuilt, compute_without, plan_rebuild
 from tidemark.streaming.recompute.retraction import (
-    AskedRows,
     Hits,
     bronze_at,
     hits_of,
@@ -252,8 +249,7 @@ def _rows_of(
     condition = f"{key_of_bronze(key)} IN ({listed})"
     if found.parts is not None:
         _check_parts(in_bronze.where(condition).select(text, PARTITION), found.parts)
-    asked = AskedRows(f"of {found.label}", condition)
-    hits = hits_of(spark, run, asked, version)
+    hits = hits_of(spark, run, f"of {found.label}", condition, version)
     if hits.rows != len(there):
         what = f"{refused}{hits.rows:,} rows of bronze have one of {len(there):,} keys"
         raise _refusal(what, there, found.way_on)

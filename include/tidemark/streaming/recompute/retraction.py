@@ -68,14 +68,6 @@ _UNTOUCHED = "Nothing was changed."
 
 
 @dataclass(frozen=True)
-class AskedRows:
-    """The rows that are asked for: in words for people, and as a condition."""
-
-    what: str
-    condition: str
-
-
-@dataclass(frozen=True)
 class Hits:
     """The rows that a condition finds: how many, the first event time (UTC), the dates, the names
     of the files that hold them, how many other rows these have, how many rows were rejected as
@@ -90,18 +82,21 @@ class Hits:
     held: pa.Table | None = None
 
 
-def asked_rows(spark: SparkSession, run: Run, asked: RetractRequest, version: int) -> AskedRows:
-    """RetractionRefused where it is no condition on bronze's rows, or names no file or run."""
+def asked_rows(
+    spark: SparkSession, run: Run, asked: RetractRequest, version: int
+) -> tuple[str, str]:
+    """The rows that are asked for: in words for people, and as a condition. RetractionRefused where
+    it is no condition on bronze's rows, or names no file or run."""
     if asked.where is not None:
         if fault := where_fault(spark, run, asked.where, version):
             raise RetractionRefused(f"{fault} {_UNTOUCHED}")
-        return AskedRows(f"where {asked.where}", asked.where)
+        return f"where {asked.where}", asked.where
     if asked.file is not None:
         file = _file(spark, run, asked.file, version)
-        return AskedRows(f"of the file {file}", f"{_FILE} = {literal(file)}")
+        return f"of the file {file}", f"{_FILE} = {literal(file)}"
     assert asked.of_run is not None
     batches = ", ".join(map(str, _batches(run, asked.of_run)))
-    return AskedRows(f"of the run {asked.of_run}", f"_batch IN ({batches})")
+    return f"of the run {asked.of_run}", f"_batch IN ({batches})"
 
 
 def where_fault(spark: SparkSession, run: Run, where: str, version: int) -> str | None:
@@ -164,16 +159,16 @@ def bronze_at(spark: SparkSession, run: Run, version: int) -> DataFrame:
     return table_at(spark, run.warehouse.bronze, version)
 
 
-def hits_of(spark: SparkSession, run: Run, asked: AskedRows, version: int) -> Hits:
+def hits_of(spark: SparkSession, run: Run, what: str, condition: str, version: int) -> Hits:
     """RetractionRefused where no row fulfils the condition, or rows were rejected as duplicates of
     such a one that cannot be judged again: they would have to come forward."""
-    hits = found_rows(spark, run, asked.condition, version)
+    hits = found_rows(spark, run, condition, version)
     if hits is None:
         raise RetractionRefused(
-            f"No row of bronze of {run.pipeline.name} is one {asked.what}. {_UNTOUCHED}"
+            f"No row of bronze of {run.pipeline.name} is one {what}. {_UNTOUCHED}"
         )
     rows = _of_dates(bronze_at(spark, run, version), hits.dates)
-    return replace(hits, twins=_twins(spark, run, counting(rows, asked.condition)))
+    return replace(hits, twins=_twins(spark, run, counting(rows, condition)))
 
 
 def found_rows(spark: SparkSession, run: Run, condition: str, version: int) -> Hits | None:
@@ -314,11 +309,11 @@ def _check_not_changed_since(run: Run, rows: DataFrame, act: str) -> None:
         )
 
 
-def in_files(rows: DataFrame, files: tuple[str, ...]) -> DataFrame:
+def in_files(rows: DataFrame, files: tuple[str, ...], by: str = FILE_NAME) -> DataFrame:
     """The rows of these files; by their names, so that more of them are no harm."""
     named = pa.table({"_name": pa.array(files, pa.string())})
     names = frame_of(rows.sparkSession, named)
-    return rows.join(F.broadcast(names), F.col(FILE_NAME) == F.col("_name"), "left_semi")
+    return rows.join(F.broadcast(names), F.col(by) == F.col("_name"), "left_semi")
 
 
 def move(spark: SparkSession, run: Run, change: Retraction) -> None:
