@@ -44,7 +44,6 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.compare import compare_windows, wide_session, window_differences
 from tidemark.streaming.recompute.windows_of import (
     check_pipeline_columns,
-    published_others,
     windows_by_bronze,
     windows_in_gold,
 )
@@ -127,7 +126,7 @@ def _found(
     if windows is None:
         return Differences()
     session, operator = wide_session(spark), table.operator
-    computed = windows_by_bronze(session, table, bronze, published_others(table), windows)
+    computed = windows_by_bronze(session, table, bronze, windows)
     held = windows_in_gold(session, table, windows)
     return window_differences(compare_windows(held, computed, operator), operator)
 

@@ -238,7 +238,7 @@ def _compared(
     """How gold differs from bronze, and the values to append: what differs from the newest known
     ones."""
     session, operator = wide_session(spark), table.operator
-    computed = windows_by_bronze(session, table, bronze, published_others(table), windows)
+    computed = windows_by_bronze(session, table, bronze, windows)
     held = windows_in_gold(session, table, windows)
     found = window_differences(compare_windows(held, computed, operator), operator)
     _check_unique(found, table.name)

@@ -38,7 +38,7 @@ from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
 from tidemark.streaming.recompute.widening import widened
 from tidemark.streaming.recompute.windows_of import with_all_columns
-from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,9 @@ def _apart(
 ) -> Computed:
     """These rows, and those that fail apart from the others."""
     streamed = streamed_operator(in_bronze.operator)
-    found = recomputed_singly(
-        lambda rows: streamed.recompute(inputs, rows).toArrow(),
-        closed,
-        closed.slice(0, 0) if failed_before is None else failed_before,
-    )
-    failed = verdict_rows(found.failed, in_bronze, found.rows.schema)
-    return Computed(pa.concat_tables([found.rows, failed]), failed, in_bronze.bronze.version())
+    before = closed.slice(0, 0) if failed_before is None else failed_before
+    rows, failed = recomputed_singly(streamed, inputs, in_bronze, closed, before)
+    return Computed(rows, failed, in_bronze.bronze.version())
 
 
 def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, in_bronze: BronzeRows) -> pa.Table:

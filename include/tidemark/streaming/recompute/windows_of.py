@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.operators.lookups import input_of
-from tidemark.operators.operator import BRONZE, Operator
+from tidemark.operators.operator import BRONZE
 from tidemark.operators.other_inputs import ReadAt, other_places
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
@@ -19,7 +18,6 @@ from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import (
-    Inputs,
     counted_rows,
     input_at,
     others_at,
@@ -29,7 +27,7 @@ from tidemark.streaming.inputs import (
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.operators.stretches import is_in_range
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
-from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
@@ -37,27 +35,26 @@ def windows_by_bronze(
     spark: SparkSession,
     table: TableRun,
     bronze: PublishedBronze,
-    at: ReadAt,
     windows: RowRange,
 ) -> DataFrame:
-    """What a batch query over the rows that gold stands for gives for these windows.
-
-    `at` are the rows of other inputs (`published_others`). Those that failed so far, and would fail
-    the query, are computed one by one.
-    """
+    """What a batch query over the rows that gold stands for gives for these windows. Those that
+    failed so far, and would fail the query, are computed one by one."""
+    at = published_others(table)
     pipeline, operator = table.pipeline, table.reading(at)
     rows = input_at(spark, table.bronze, pipeline, bronze.version).where(bronze.condition)
     inputs = {
         BRONZE: counted_rows(with_all_columns(spark, rows, pipeline), operator),
         **others_at(spark, operator, table.warehouse, pipeline, at),
     }
-    held = table.bronze.at_version(bronze.version)
-    excluded = operator.rows_in(held).rows_in_bronze(_failed_before(table), bronze.condition)
+    in_bronze = operator.rows_in(table.bronze.at_version(bronze.version))
+    excluded = in_bronze.rows_in_bronze(_failed_before(table), bronze.condition)
     computed = streamed_operator(operator, excluded).starting_in(inputs, windows)
     alone = windows.of(excluded)
     if not alone.num_rows:
         return computed
-    return computed.unionByName(_apart(operator, inputs, held, bronze.condition, alone))
+    streamed, none = streamed_operator(operator), alone.slice(0, 0)
+    found, _ = recomputed_singly(streamed, inputs, in_bronze, none, alone, bronze.condition)
+    return computed.unionByName(frame_of(inputs[BRONZE].sparkSession, found))
 
 
 def published_others(table: TableRun) -> ReadAt:
@@ -74,17 +71,6 @@ def published_others(table: TableRun) -> ReadAt:
 def _failed_before(table: TableRun) -> pa.Table:
     found = failing_when_computed(table.changes.existing(), table.operator, table.generation)
     return found if table.operator.traits.fails_queries else found.slice(0, 0)
-
-
-def _apart(
-    operator: Operator, inputs: Inputs, held: DeltaTable, condition: str, closed: pa.Table
-) -> DataFrame:
-    streamed = streamed_operator(operator)
-    found = recomputed_singly(
-        lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
-    )
-    failed = verdict_rows(found.failed, operator.rows_in(held), found.rows.schema, condition)
-    return frame_of(inputs[BRONZE].sparkSession, pa.concat_tables([found.rows, failed]))
 
 
 def windows_in_gold(spark: SparkSession, table: TableRun, windows: RowRange) -> DataFrame:

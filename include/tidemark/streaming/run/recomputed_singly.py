@@ -15,6 +15,8 @@ from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.engine.quiet import quiet
 from tidemark.streaming.expression_errors import said_of_expression
+from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.operator import StreamedOperator
 
 # Each costs some queries over its own rows: so many take minutes, and more say that the expression
 # is wrong and not the data.
@@ -33,23 +35,25 @@ class FailedRow:
     said: str
 
 
-@dataclass(frozen=True)
-class RecomputedApart:
-    """Rows in the columns of `StreamedOperator.recompute`, and what failed."""
-
-    rows: pa.Table
-    failed: Sequence[FailedRow]
-
-
 def recomputed_singly(
-    recompute: Recompute, closed: pa.Table, failed_before: pa.Table
-) -> RecomputedApart:
-    """All of `closed` at once where none fails, else in halves until each that fails is alone; and
-    one by one what `failed_before`.
+    streamed: StreamedOperator,
+    inputs: Inputs,
+    in_bronze: BronzeRows,
+    closed: pa.Table,
+    failed_before: pa.Table,
+    condition: str = "true",
+) -> tuple[pa.Table, pa.Table]:
+    """The rows, those that fail among them (`verdict_rows`), and those alone: all of `closed` at
+    once where none fails, else in halves until each that fails is alone; and one by one what
+    `failed_before`.
 
     ExpressionFailed where more than MOST_FAILING of `closed` do. Only reads, and gives the same for
     the same version of bronze.
     """
+
+    def recompute(rows: pa.Table) -> pa.Table:
+        return streamed.recompute(inputs, rows).toArrow()
+
     alone = [failed_before.slice(place, 1) for place in range(failed_before.num_rows)]
     with quiet():
         parts = list(_halved(recompute, closed) if closed.num_rows else ())
@@ -57,7 +61,8 @@ def recomputed_singly(
         rows = [part for part in parts if isinstance(part, pa.Table)]
         rows = rows or [recompute(closed.slice(0, 0))]
     failed = [part for part in parts if isinstance(part, FailedRow)]
-    return RecomputedApart(pa.concat_tables(rows), failed)
+    verdicts = verdict_rows(failed, in_bronze, rows[0].schema, condition)
+    return pa.concat_tables([*rows, verdicts]), verdicts
 
 
 def failing_among(compute: Callable[[pa.Table], None], closed: pa.Table) -> Sequence[FailedRow]:

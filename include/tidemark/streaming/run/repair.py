@@ -50,7 +50,7 @@ from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.streaming.inputs import Inputs, counted_rows, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
-from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly
 
 
 @dataclass(frozen=True)
@@ -180,11 +180,7 @@ def _computed(
     streamed = streamed_operator(plan.operator, up_to_ms=up_to_ms)
     every = pa.concat_tables([closed, excluded.cast(closed.schema)])
     inputs = _inputs(spark, plan, plan.rows.looked_up(every))
-    found = recomputed_singly(
-        lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, excluded
-    )
-    failed = verdict_rows(found.failed, plan.rows, found.rows.schema)
-    return pa.concat_tables([found.rows, failed])
+    return recomputed_singly(streamed, inputs, plan.rows, closed, excluded)[0]
 
 
 def _inputs(spark: SparkSession, plan: Repair, looked_up: Found = NOTHING) -> Inputs:
