@@ -51,33 +51,20 @@ def _reasons(text: str) -> Iterator[str]:
         yield f"The executors lack jars that the driver has, Delta's most likely. {JARS_ON_ALL}"
 
 
-def _of_class(found: re.Match[str]) -> str:
-    name = found[1].replace("/", ".")
-    return f"The class {name} is not on the class path. {JARS_ON_ALL}"
-
-
-def _of_scheme(found: re.Match[str]) -> str:
-    return f"Hadoop knows no file system for `{found[1]}:`. {JARS_ON_ALL}"
-
-
-def _of_module(found: re.Match[str]) -> str:
-    return f"The executors' Python has no module {found[1]}. {PYTHON_ON_ALL}"
-
-
-def _of_version(found: re.Match[str]) -> str:
-    return f"{found[0]} {PYTHON_ON_ALL}"
-
-
-def _of_program(found: re.Match[str]) -> str:
-    return f"The executors have no {found[1]}. {PYTHON_ON_ALL}"
-
-
 _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (_PYTHON_DIFFERS, _of_version),
-    (_NO_MODULE, _of_module),
-    (_NO_PYTHON, _of_program),
-    (_CLASS, _of_class),
-    (_SCHEME, _of_scheme),
+    (_PYTHON_DIFFERS, lambda found: f"{found[0]} {PYTHON_ON_ALL}"),
+    (
+        _NO_MODULE,
+        lambda found: f"The executors' Python has no module {found[1]}. {PYTHON_ON_ALL}",
+    ),
+    (_NO_PYTHON, lambda found: f"The executors have no {found[1]}. {PYTHON_ON_ALL}"),
+    (
+        _CLASS,
+        lambda found: (
+            f"The class {found[1].replace('/', '.')} is not on the class path. {JARS_ON_ALL}"
+        ),
+    ),
+    (_SCHEME, lambda found: f"Hadoop knows no file system for `{found[1]}:`. {JARS_ON_ALL}"),
 )
 
 
