@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidemark.ledger.emitted import emitted_by_batch
@@ -32,9 +32,15 @@ def account(run: Run, tables: Mapping[str, TableRun], repaired: Mapping[str, Rep
     lines = ingest_lines(bronze, rejects, query, written)
     for table, of_table in tables.items():
         lines += _lines_of_table(of_table, repaired[table])
-    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, datetime.now(UTC))
+    write_lines(run, lines)
     check_ledger(ledger, name)
     check_balance(name, [line for line in lines if line.batch is None], UNPUBLISHED)
+
+
+def write_lines(run: Run, lines: Sequence[LedgerLine]) -> None:
+    """Append those that the ledger lacks, as of now."""
+    ledger, name, now = run.warehouse.ledger, run.pipeline.name, datetime.now(UTC)
+    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, now)
 
 
 def _lines_of_table(table: TableRun, repaired: Repaired) -> list[LedgerLine]:

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import repeat
 from typing import Any
 
@@ -38,7 +38,7 @@ from tidemark.gold.publish import publish_table
 from tidemark.gold.published import published_before
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.recomputed import append_recomputed, rows_of_changes
-from tidemark.ledger.ledger import check_balance, write_ledger
+from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL, Recomputed
@@ -53,6 +53,7 @@ from tidemark.recompute.backfill_range import (
 )
 from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
 from tidemark.recompute.differences import Differences
+from tidemark.runs.accounts import write_lines
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import batch_computed_after
@@ -286,14 +287,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
     positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(table.name, table.query, positions, [recomputed]))
     run.fence()
-    write_ledger(
-        run.warehouse.ledger,
-        run.pipeline.name,
-        run.run_id,
-        run.scheduled_ms,
-        lines,
-        datetime.now(UTC),
-    )
+    write_lines(run, lines)
     if not plan.nothing_to_publish:
         pinned = publish_table(table.operator, pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.

@@ -26,7 +26,6 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from uuid import uuid4
 
 import duckdb
@@ -48,7 +47,7 @@ from tidemark.gold.plan import CHANGES, PublishPlan, noted_of
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
 from tidemark.gold.row_values import time_literal
-from tidemark.ledger.ledger import check_balance, write_ledger
+from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
@@ -58,6 +57,7 @@ from tidemark.pipeline.column_types import is_wider
 from tidemark.recompute.gold_before import gold_before, rows_before
 from tidemark.recompute.predecessors import Predecessors
 from tidemark.recompute.table_change import Change
+from tidemark.runs.accounts import write_lines
 from tidemark.runs.contract.contract import (
     Contract,
     Seed,
@@ -332,14 +332,7 @@ def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote
     ensure_table(changes, changes_spec(run.pipeline, name, plan.changes_json))
     _fill(plan, changes, generation, query)
     lines = list(recomputed_lines(name, query, {MIGRATION: plan.bronze}, [recomputed]))
-    write_ledger(
-        run.warehouse.ledger,
-        run.pipeline.name,
-        run.run_id,
-        run.scheduled_ms,
-        lines,
-        datetime.now(UTC),
-    )
+    write_lines(run, lines)
     table = changes.existing()
     support = Dependency(id=str(table.metadata().id), at=table.version())
     pinned = _pins(plan, generation, support, query)
