@@ -37,7 +37,7 @@ from tidemark.operators.repaired import (
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answer, duckdb_in_utc
 
 _EXAMPLES, _SHOWN_KEY = 3, 60
 
@@ -108,10 +108,8 @@ def failing_when_computed(changes: DeltaTable, operator: Operator, generation: i
 
 def _of_failing(changes: DeltaTable, operator: Operator, generation: int, sql: str) -> pa.Table:
     kept = schema_of(changes)
-    with duckdb_in_utc() as connection:
-        connection.register("failing", failing_rows(changes, operator, generation))
-        found = connection.sql(sql).to_arrow_table()
-    return pa.table(found).cast(pa.schema([kept.field(name) for name in found.column_names]))
+    found = answer(sql, failing=failing_rows(changes, operator, generation))
+    return found.cast(pa.schema([kept.field(name) for name in found.column_names]))
 
 
 def failing_known(
@@ -164,11 +162,8 @@ def same_rows(rows: pa.Table, among: pa.Table, operator: Operator) -> pa.Table:
 
 def _joined(rows: pa.Table, others: pa.Table, operator: Operator, how: str) -> pa.Table:
     same = " AND ".join(f'r."{name}" IS NOT DISTINCT FROM o."{name}"' for name in operator.located)
-    with duckdb_in_utc() as connection:
-        connection.register("rows_given", rows)
-        connection.register("others", others)
-        found = connection.sql(f"FROM rows_given r {how} JOIN others o ON {same}").to_arrow_table()
-    return pa.table(found).cast(rows.schema)
+    sql = f"FROM rows_given r {how} JOIN others o ON {same}"
+    return answer(sql, rows.schema, rows_given=rows, others=others)
 
 
 def failing_of_run(

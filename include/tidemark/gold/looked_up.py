@@ -34,7 +34,7 @@ from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, distinct_rows, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
 # The year 1653: nothing that a pipeline reads ended before.
@@ -68,9 +68,7 @@ def touched_by_lookups(
             known = [everything] if everything is not None else []
             known.append(dataset_of(gold).to_table(columns=list(operator.located)))
         parts += [_kept(rows, one, before_ms, frozen_before_ms) for one in known]
-    with duckdb_in_utc() as connection:
-        connection.register("found", pa.concat_tables([one.cast(columns) for one in parts]))
-        return arrow_of(connection.sql("SELECT DISTINCT * FROM found"), columns)
+    return distinct_rows(pa.concat_tables([one.cast(columns) for one in parts]))
 
 
 def _pending(changes: DeltaTable, state: GoldState, operator: Operator, after_ms: int) -> pa.Table:

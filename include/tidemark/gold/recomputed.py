@@ -20,7 +20,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace, own_handles
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers, arrow_of, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,12 @@ def known_to_gold(
     """How many of these rows of the table gold holds, whatever their values are there."""
     if not rows.num_rows:
         return KnownRows(0, 0)
-    with duckdb_in_utc() as connection:
-        connection.register("rows_found", rows)
-        connection.register("gold", _of_same_dates(gold, rows, None))
-        closed = f"g.window_end <= {time_literal(state.close_ms)}"
-        sql = f"""
-            SELECT count(*), count(*) FILTER ({closed}) FROM gold g
-            SEMI JOIN rows_found r ON {same_row(operator, "g", "r")}
-        """
-        ((held, closed_there),) = connection.execute(sql).fetchall()
+    closed = f"g.window_end <= {time_literal(state.close_ms)}"
+    sql = f"""
+        SELECT count(*), count(*) FILTER ({closed}) FROM gold g
+        SEMI JOIN rows_found r ON {same_row(operator, "g", "r")}
+    """
+    ((held, closed_there),) = answers(sql, rows_found=rows, gold=_of_same_dates(gold, rows, None))
     return KnownRows(held, closed_there)
 
 

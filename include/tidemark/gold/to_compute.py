@@ -32,7 +32,7 @@ from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
-from tidemark.storage.duckdb_in_utc import arrow_of, distinct_rows, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answer, arrow_of, distinct_rows, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -330,10 +330,7 @@ def to_note(found: pa.Table, noted: pa.Table, operator: Operator, closed_ms: int
     """Of what bronze gives, what is open behind this frontier and not noted as it is."""
     names = listed(operator.located)
     same = " AND ".join(f'f."{name}" IS NOT DISTINCT FROM n."{name}"' for name in operator.located)
-    with duckdb_in_utc() as connection:
-        connection.register("found", found.filter(ds.field("window_end") > instant_of(closed_ms)))
-        connection.register("noted", noted)
-        rows = connection.sql(
-            f'SELECT DISTINCT {names}, "rows" FROM found f ANTI JOIN noted n ON {same}'
-        )
-        return arrow_of(rows, found.select([*operator.located, "rows"]).schema)
+    opened = found.filter(ds.field("window_end") > instant_of(closed_ms))
+    sql = f'SELECT DISTINCT {names}, "rows" FROM found f ANTI JOIN noted n ON {same}'
+    schema = found.select([*operator.located, "rows"]).schema
+    return answer(sql, schema, found=opened, noted=noted)

@@ -23,7 +23,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import COUNT, TEXT, TIME, Row, append_once, ops_columns
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers
 
 SCHEMA = pa.schema(
     [
@@ -83,16 +83,12 @@ def copied_batches(
     known = dataset_of(table, f"pipeline = '{pipeline}'")
     # A table of before there were joins has no such column.
     ends = "ends" if "ends" in known.schema.names else "NULL"
-    with duckdb_in_utc() as connection:
-        connection.register("known", known)
-        rows = connection.execute(
-            f"SELECT batch, bronze_end, watermark_ms, {ends} FROM known "
-            "WHERE pipeline = ? AND query = ?",
-            [pipeline, query],
-        ).fetchall()
+    sql = f"""
+        SELECT batch, bronze_end, watermark_ms, {ends} FROM known WHERE pipeline = ? AND query = ?
+    """
     return {
         batch: ReadTo(end, watermark, _of_others(others_text, others))
-        for batch, end, watermark, others_text in rows
+        for batch, end, watermark, others_text in answers(sql, [pipeline, query], known=known)
     }
 
 

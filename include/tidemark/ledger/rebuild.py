@@ -12,10 +12,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from deltalake import DeltaTable
-from pyarrow.dataset import Dataset
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
@@ -55,7 +53,7 @@ from tidemark.storage.delta.notes import (
 from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers
 from tidemark.storage.files import FileMissing, read_bytes
 from tidemark.storage.warehouse import Warehouse
 
@@ -94,16 +92,16 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     keeps_all = source.pipeline.keep is None
     dropped = -1 if keeps_all else _last_drop(bronze)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
-    accepted = Counter(dict(_rows(dataset_of(bronze), by_batch)))
+    accepted = Counter(dict(answers(by_batch, rows=dataset_of(bronze))))
     if (retracted := source.warehouse.retracted.open()) is not None:
-        accepted += Counter(dict(_rows(dataset_of(retracted), by_batch)))
+        accepted += Counter(dict(answers(by_batch, rows=dataset_of(retracted))))
     rejected: defaultdict[int, Counter[str]] = defaultdict(Counter)
     by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
-    for batch, reason, count in _rows(dataset_of(rejects), by_reason):
+    for batch, reason, count in answers(by_reason, rows=dataset_of(rejects)):
         rejected[batch][reason] = count
     # What a batch rejected it has rejected, also where its rows are in bronze by now.
     if (replayed := source.warehouse.replayed.open()) is not None:
-        for batch, reason, count in _rows(dataset_of(replayed), by_reason):
+        for batch, reason, count in answers(by_reason, rows=dataset_of(replayed)):
             rejected[batch][reason] += count
             accepted[batch] -= count
     for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
@@ -139,7 +137,7 @@ def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:
     there: dict[str, int] = {}
     if (retracted := source.warehouse.retracted.open()) is not None:
         sql = f"SELECT {RETRACTION}, count(*) FROM rows GROUP BY 1"
-        there = dict(_rows(dataset_of(retracted), sql))
+        there = dict(answers(sql, rows=dataset_of(retracted)))
     for act in sorted({*acts, *there}):
         note = acts.get(act)
         if note is None:
@@ -158,7 +156,7 @@ def _replay_lines(source: Ledgered) -> Iterator[LedgerLine]:
     found = ((note_of(commit), rows_of(commit)) for commit in surviving_commits(history))
     appended = {note.id: rows for note, rows in found if isinstance(note, ReplayedNote)}
     by_act = f"SELECT {REPLAY}, count(*) FROM rows GROUP BY 1 ORDER BY 1"
-    for act, moved in _rows(dataset_of(replayed), by_act):
+    for act, moved in answers(by_act, rows=dataset_of(replayed)):
         yield replay_line(act, moved, appended.get(act))
 
 
@@ -233,7 +231,7 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
             FROM rows WHERE cause IN ('stream', '{MIGRATION}') AND generation = {generation}
         ) WHERE batch >= 0 GROUP BY batch
     """
-    found = _rows(dataset_of(changes), sql)
+    found = answers(sql, rows=dataset_of(changes))
     return {batch: (now, before) for batch, now, before in found}
 
 
@@ -263,7 +261,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """
     pending = changes_between(changes, gold.changes, changes.version())
     waiting = set(pending.column("cause").to_pylist())
-    for cause, windows, rows in _rows(dataset_of(changes), sql):
+    for cause, windows, rows in answers(sql, rows=dataset_of(changes)):
         yield LedgerLine(
             kind=cause,
             source=f"{query}/{cause}",
@@ -273,13 +271,6 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
             published=rows,
             waits=cause in waiting,
         )
-
-
-def _rows(rows: Dataset, sql: str) -> list[tuple[Any, ...]]:
-    with duckdb_in_utc() as connection:
-        connection.register("rows", rows)
-        found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
-    return found
 
 
 @dataclass(frozen=True)

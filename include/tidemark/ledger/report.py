@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import removed_name
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers, duckdb_in_utc
 
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
@@ -94,19 +94,15 @@ def rejected_rows(ledger: DeltaTable, pipeline: str) -> tuple[RejectedOfRun, ...
     """A pipeline's rejected rows by run and reason, the newest run first; what a rewind has undone
     counts no more."""
     predicate = f"pipeline = '{pipeline}'"
-    with duckdb_in_utc() as connection:
-        known = dataset_of(ledger, predicate)
-        connection.register("ledger", known)
-        counts = " AND rewound IS NULL" if "rewound" in known.schema.names else ""
-        rows = connection.execute(
-            f"""
-            SELECT run, scheduled_at, one.key, sum(one.value::BIGINT)::BIGINT
-            FROM ledger, json_each(ledger.reasons) AS one
-            WHERE {predicate} AND kind = 'ingest'{counts}
-            GROUP BY ALL ORDER BY scheduled_at DESC NULLS LAST, run DESC, 4 DESC, 3
-            """
-        ).fetchall()
-    return tuple(RejectedOfRun(*row) for row in rows)
+    known = dataset_of(ledger, predicate)
+    counts = " AND rewound IS NULL" if "rewound" in known.schema.names else ""
+    sql = f"""
+        SELECT run, scheduled_at, one.key, sum(one.value::BIGINT)::BIGINT
+        FROM ledger, json_each(ledger.reasons) AS one
+        WHERE {predicate} AND kind = 'ingest'{counts}
+        GROUP BY ALL ORDER BY scheduled_at DESC NULLS LAST, run DESC, 4 DESC, 3
+    """
+    return tuple(RejectedOfRun(*row) for row in answers(sql, ledger=known))
 
 
 _VERDICT = """

@@ -36,7 +36,7 @@ from tidemark.runs.run import Run, closed_by_stream_ms
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between
 from tidemark.storage.delta.notes import EmittedNote, note_of
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers, arrow_of, duckdb_in_utc
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,8 @@ def closed_by_history(changes: DeltaTable) -> int:
     """
     notes = (note_of(commit) for commit in changes.history())
     noted = [note.close_ms or 0 for note in notes if isinstance(note, EmittedNote)]
-    with duckdb_in_utc() as connection:
-        connection.register("changes", dataset_of(changes))
-        ((sealed,),) = connection.execute(
-            f"SELECT max(window_end) FROM changes WHERE cause = '{SEAL}'"
-        ).fetchall()
+    sql = f"SELECT max(window_end) FROM changes WHERE cause = '{SEAL}'"
+    ((sealed,),) = answers(sql, changes=dataset_of(changes))
     return max([*noted, 0 if sealed is None else epoch_ms(sealed)])
 
 

@@ -12,9 +12,10 @@ import mmap
 import os
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -83,6 +84,27 @@ def arrow_of(found: duckdb.DuckDBPyRelation, schema: pa.Schema | None = None) ->
     return held((batch.cast(schema) for batch in reader), schema)
 
 
+def answer(sql: str, schema: pa.Schema | None = None, **given: Any) -> pa.Table:
+    """The rows that a question of these relations gives, by their names, as `arrow_of` has them."""
+    with _given(given) as connection:
+        return arrow_of(connection.sql(sql), schema)
+
+
+def answers(sql: str, values: Sequence[object] = (), **given: Any) -> list[tuple[Any, ...]]:
+    """The same as tuples; `values` are those of the question's parameters."""
+    with _given(given) as connection:
+        found: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
+        return found
+
+
+@contextmanager
+def _given(relations: Mapping[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb_in_utc() as connection:
+        for name, rows in relations.items():
+            connection.register(name, rows)
+        yield connection
+
+
 def held(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """The rows of some batches; many are held by a file without a name, which goes with them.
     Raises MemoryExhausted where the disk is full."""
@@ -120,6 +142,4 @@ atexit.register(_opened.cache_clear)
 def distinct_rows(rows: pa.Table) -> pa.Table:
     """The rows, in no order, without those that equal another one; null equals null. Whatever the
     types of the columns: pyarrow groups by no nested ones."""
-    with duckdb_in_utc() as connection:
-        connection.register("given", rows)
-        return arrow_of(connection.sql("SELECT DISTINCT * FROM given"), rows.schema)
+    return answer("SELECT DISTINCT * FROM given", rows.schema, given=rows)

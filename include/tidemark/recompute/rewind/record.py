@@ -19,7 +19,7 @@ from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.record import REWIND
 
@@ -78,15 +78,11 @@ def _changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> P
     both = [name for name in rows["after"].schema.names if name in of_before]
     values = listed([name for name in both if name != _NOT_ITS_OWN])
     keys = listed([name for name in identity if name in both])
-    with duckdb_in_utc() as connection:
-        for name, dataset in rows.items():
-            connection.register(name, dataset)
-        ((windows, start, end),) = connection.execute(
-            f"""
-            WITH gone AS (SELECT {values} FROM before EXCEPT SELECT {values} FROM after),
-                come AS (SELECT {values} FROM after EXCEPT SELECT {values} FROM before)
-            SELECT count(DISTINCT ({keys})), epoch_ms(min(window_start)), epoch_ms(max(window_end))
-            FROM (SELECT * FROM gone UNION ALL SELECT * FROM come)
-            """
-        ).fetchall()
+    sql = f"""
+        WITH gone AS (SELECT {values} FROM before EXCEPT SELECT {values} FROM after),
+            come AS (SELECT {values} FROM after EXCEPT SELECT {values} FROM before)
+        SELECT count(DISTINCT ({keys})), epoch_ms(min(window_start)), epoch_ms(max(window_end))
+        FROM (SELECT * FROM gone UNION ALL SELECT * FROM come)
+    """
+    ((windows, start, end),) = answers(sql, **rows)
     return Published(windows=windows, start_ms=start, end_ms=end) if windows else None

@@ -42,7 +42,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import IngestNote
 from tidemark.storage.delta.place import TablePlace, shared_handles
 from tidemark.storage.delta.rows import Rows
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
 from tidemark.streaming.progress import Progress
@@ -196,11 +196,9 @@ def _in_bronze(ingest: Ingest, number: int, rejected: pa.Table | WrittenRows) ->
     origin = [one.name for one in row_origin(ingest.pipeline)]
     bronze = dataset_of(ingest.bronze.existing())
     rows = bronze.to_table(columns=origin, filter=ds.field("_batch") == number)
-    with duckdb_in_utc() as connection:
-        connection.register("accepted", rows)
-        connection.register("rejected", rejected.select(origin))
-        query = f"SELECT count(*) FROM rejected SEMI JOIN accepted USING ({listed(origin)})"
-        return int(connection.execute(query).fetchone()[0])  # type: ignore[index]  # has one row
+    sql = f"SELECT count(*) FROM rejected SEMI JOIN accepted USING ({listed(origin)})"
+    ((found,),) = answers(sql, accepted=rows, rejected=rejected.select(origin))
+    return int(found)
 
 
 def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:

@@ -31,7 +31,7 @@ from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import RetentionNote, WidenedNote, note_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answer
 from tidemark.streaming.expression_errors import said_of_expression
 from tidemark.streaming.inputs import Inputs, counted_rows, input_at, not_counting, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -268,17 +268,11 @@ def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, in_bronze: Bron
     covered = in_bronze.covered(touched)
     same = same_row(in_bronze.operator, "k", "t")
     gone = f"EXISTS (SELECT 1 FROM touched t WHERE {same})"
-    with duckdb_in_utc() as connection:
-        connection.register("known", rows)
-        connection.register("found", found)
-        connection.register("touched", touched if covered is None else covered.touched)
-        if covered is not None:
-            gone = f"{gone} OR ({covered.condition})"
-        stays = connection.sql(
-            f"""
-            SELECT {listed(rows.column_names, "k")} FROM known k
-            ANTI JOIN found f ON {same_row(in_bronze.operator, "k", "f")}
-            WHERE NOT ({gone})
-            """
-        )
-        return arrow_of(stays, rows.schema)
+    if covered is not None:
+        gone, touched = f"{gone} OR ({covered.condition})", covered.touched
+    sql = f"""
+        SELECT {listed(rows.column_names, "k")} FROM known k
+        ANTI JOIN found f ON {same_row(in_bronze.operator, "k", "f")}
+        WHERE NOT ({gone})
+    """
+    return answer(sql, rows.schema, known=rows, found=found, touched=touched)

@@ -75,7 +75,7 @@ from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import answers
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.recompute.computed import (
@@ -286,16 +286,12 @@ def _check_frozen(table: str, former: Former, to: NextGold) -> None:
             continue
         if not pa.types.is_integer(former.rows.schema.field(old).type):
             continue
-        with duckdb_in_utc() as connection:
-            connection.register("former", former.rows)
-            found = connection.execute(
-                f"""SELECT "{old}" FROM former WHERE abs("{old}"::HUGEINT) > {2**53}
-                AND window_start < {time_literal(to.frozen_before_ms)} LIMIT 1"""
-            ).fetchone()
-        if found:
+        sql = f"""SELECT "{old}" FROM former WHERE abs("{old}"::HUGEINT) > {2**53}
+            AND window_start < {time_literal(to.frozen_before_ms)} LIMIT 1"""
+        if found := answers(sql, former=former.rows):
             raise MigrationRefused(
                 f"Frozen rows of {table} have values of {name} that a double does not "
-                f"hold, such as {found[0]}. Nothing was written. Keep the former type."
+                f"hold, such as {found[0][0]}. Nothing was written. Keep the former type."
             )
 
 
