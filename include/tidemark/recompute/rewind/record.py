@@ -72,10 +72,8 @@ def changed_golds(
 def _changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> Published | None:
     """Which rows of gold differ from those of a version: from the first to the last, those that
     are gone among them; None where none does."""
-    before, after = place.at_version(seen), place.existing()
-    rows = {"before": dataset_of(before), "after": dataset_of(after)}
-    of_before = rows["before"].schema.names
-    both = [name for name in rows["after"].schema.names if name in of_before]
+    then, now = dataset_of(place.at_version(seen)), dataset_of(place.existing())
+    both = [name for name in now.schema.names if name in then.schema.names]
     values = listed([name for name in both if name != _NOT_ITS_OWN])
     keys = listed([name for name in identity if name in both])
     sql = f"""
@@ -84,5 +82,5 @@ def _changed_since(place: TablePlace, seen: int, identity: tuple[str, ...]) -> P
         SELECT count(DISTINCT ({keys})), epoch_ms(min(window_start)), epoch_ms(max(window_end))
         FROM (SELECT * FROM gone UNION ALL SELECT * FROM come)
     """
-    ((windows, start, end),) = answers(sql, **rows)
+    ((windows, start, end),) = answers(sql, before=then, after=now)
     return Published(windows=windows, start_ms=start, end_ms=end) if windows else None
