@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import cast
+from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ _NAMED_BYTES = 1024**2
 LINE = "_value"
 # Of the id of a reject.
 ID_DIGITS = 32
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -56,23 +57,19 @@ class BatchRules:
 
 
 @dataclass
-class JudgedLines:
-    """Judged lines, and how many records there were (`read`); `counts`: which of them are not
-    judged, or became several lines.
+class JudgedRows(Generic[Part]):
+    """Judged lines, as parts of rows, and how many records there were (`read`); `counts`: which of
+    them are not judged, or became several lines. Of parts of the source in `unreadable`, with the
+    cause, no line is among them."""
 
-    `accepted` has the declared columns, `_extra`, `_event_date`, where each row comes from, and the
-    line where it is kept; `rejected` the columns of rejects but `repeats`. Of parts in
-    `unreadable`, with the cause, no line is among them.
-    """
-
-    accepted: list[pa.Table] = field(default_factory=list)
-    rejected: list[pa.Table] = field(default_factory=list)
+    accepted: list[Part] = field(default_factory=list)
+    rejected: list[Part] = field(default_factory=list)
     read: int = 0
     counts: RecordCounts = field(default_factory=RecordCounts)
     by_reason: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
 
-    def add(self, other: JudgedLines) -> None:
+    def add(self, other: Self) -> None:
         """Take over what another one has."""
         self.accepted += other.accepted
         self.rejected += other.rejected
@@ -80,6 +77,12 @@ class JudgedLines:
         self.counts += other.counts
         self.by_reason += other.by_reason
         self.unreadable |= other.unreadable
+
+
+@dataclass
+class JudgedLines(JudgedRows[pa.Table]):
+    """In memory: `accepted` has the declared columns, `_extra`, `_event_date`, where each row comes
+    from, and the line where it is kept; `rejected` the columns of rejects but `repeats`."""
 
     @property
     def bytes(self) -> int:

@@ -6,19 +6,23 @@ task that ran twice, or died, leaves files that no commit names, and VACUUM remo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
 from tidemark.sources.source import PartUnreadable, Slice
-from tidemark.storage.delta.rows import RecordCounts
 from tidemark.storage.delta.written_files import WrittenFile, write_parquet
 from tidemark.storage.file_place import FilePlace
-from tidemark.streaming.ingest.judged_slices import BatchRules, JudgedLines, judged_slice
+from tidemark.streaming.ingest.judged_slices import (
+    BatchRules,
+    JudgedLines,
+    JudgedRows,
+    judged_slice,
+)
 
 # A task holds about so many bytes of judged rows before it writes them.
 _HELD_BYTES = 256 * 1024 * 1024
@@ -44,27 +48,14 @@ class FilesTo:
 
 
 @dataclass
-class TaskFiles:
+class TaskFiles(JudgedRows[WrittenFile]):
     """What tasks return: files that no commit has added (of accepted rows none where these were
-    only counted), counts, parts that cannot be read, and an error that is not a part's own fault.
-    """
+    only counted), and an error that is not a part's own fault."""
 
-    accepted: list[WrittenFile] = field(default_factory=list)
-    rejected: list[WrittenFile] = field(default_factory=list)
-    read: int = 0
-    counts: RecordCounts = field(default_factory=RecordCounts)
-    by_reason: Counter[str] = field(default_factory=Counter)
-    unreadable: dict[str, str] = field(default_factory=dict)
     error: TidemarkError | None = None
 
-    def add(self, other: TaskFiles) -> None:
-        """Take over what another one has."""
-        self.accepted += other.accepted
-        self.rejected += other.rejected
-        self.read += other.read
-        self.counts += other.counts
-        self.by_reason += other.by_reason
-        self.unreadable |= other.unreadable
+    def add(self, other: Self) -> None:
+        super().add(other)
         self.error = self.error or other.error
 
 
