@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import counts_at_close, latest
+from tidemark.gold.row_values import latest_pending
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.keys import column_named
 from tidemark.operators.lookups import (
@@ -33,7 +33,7 @@ from tidemark.operators.operator import Operator, listed
 from tidemark.pipeline.expressions.sql import names_read
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, distinct_rows, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
@@ -75,8 +75,7 @@ def _pending(changes: DeltaTable, state: GoldState, operator: Operator, after_ms
     """What the next publish takes that was computed before this run; what went by it too, for a
     lookup that was changed and changed back may bring it again."""
     with duckdb_in_utc() as connection:
-        connection.register("changes", changes_between(changes, state.changes, changes.version()))
-        connection.execute(latest(operator, counts_at_close(after_ms)))
+        latest_pending(connection, changes, state, operator, after_ms)
         sql = f"SELECT {listed(operator.located)} FROM latest"
         return arrow_of(connection.sql(sql))
 

@@ -12,12 +12,12 @@ from pyarrow.dataset import Dataset
 from tidemark.commit_point import commit_point
 from tidemark.gold.failing import failing_known
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import counts_at_close, latest, same_value, time_literal
+from tidemark.gold.row_values import latest_pending, same_value, time_literal
 from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
+from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace, own_handles
 from tidemark.storage.duckdb_in_utc import answers, arrow_of, duckdb_in_utc
@@ -52,11 +52,9 @@ def differing_rows(
     """
     if not recomputed.num_rows and covered is None:
         return recomputed
-    pending = changes_between(changes, state.changes, changes.version())
     with duckdb_in_utc() as connection:
         connection.register("recomputed", recomputed)
-        connection.register("changes", pending)
-        connection.execute(latest(operator, counts_at_close(after_ms)))
+        latest_pending(connection, changes, state, operator, after_ms)
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
         columns = [name for name in recomputed.column_names if name != FAILURE]
         before = f"SELECT {listed(columns)}, NULL AS {FAILURE} FROM gold"

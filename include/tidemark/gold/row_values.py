@@ -27,7 +27,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.gold.pins import Published
-from tidemark.gold.plan import PublishPlan
+from tidemark.gold.plan import GoldState, PublishPlan
 from tidemark.gold.spans import (
     GoldSpan,
     dates_predicate,
@@ -42,7 +42,7 @@ from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import FAILURE, schema_of
+from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
@@ -131,6 +131,19 @@ def latest(operator: Operator, condition: str = "true") -> str:
             PARTITION BY {listed(operator.identity)} ORDER BY _commit_version DESC
         ) = 1
     """
+
+
+def latest_pending(
+    connection: duckdb.DuckDBPyConnection,
+    changes: DeltaTable,
+    state: GoldState,
+    operator: Operator,
+    after_ms: int,
+) -> None:
+    """The table `latest`: the newest value of each row in `changes` since the last publish, that
+    the next one takes, up to this frontier."""
+    connection.register("changes", changes_between(changes, state.changes, changes.version()))
+    connection.execute(latest(operator, counts_at_close(after_ms)))
 
 
 def open_windows(gold: DeltaTable, close_ms: int) -> int:

@@ -24,14 +24,14 @@ from tidemark.gold.excluded import Excluded
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.looked_up import touched_by_lookups
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
+from tidemark.gold.row_values import counts_at_close, latest_pending, open_dates, time_literal
 from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import APART, NOT_OF_GOLD
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import answer, arrow_of, distinct_rows, duckdb_in_utc
 
 
@@ -139,7 +139,7 @@ def _unlike_bronze(
     operator, in_bronze = excluded.operator, excluded.rows
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
-        _pending(connection, changes, state, operator, at.after_ms)
+        latest_pending(connection, changes, state, operator, at.after_ms)
         failing_known(connection, changes, operator, state.generation, at.after_ms)
         due = _excluded_and_due(connection, excluded, changes, at)
         looked_at = _looked_at(connection, operator, gold, due, at)
@@ -179,19 +179,6 @@ def _closing(excluded: Excluded, at: Frontiers, touched: pa.Table) -> pa.Table:
     found = excluded.rows.ending(first, instant_of(at.open_after_ms))
     assert found is not None
     return found
-
-
-def _pending(
-    connection: duckdb.DuckDBPyConnection,
-    changes: DeltaTable,
-    state: GoldState,
-    operator: Operator,
-    after_ms: int,
-) -> None:
-    """The table `latest`: the newest value of each row in `changes` since the last publish, that
-    the next one takes."""
-    connection.register("changes", changes_between(changes, state.changes, changes.version()))
-    connection.execute(latest(operator, counts_at_close(after_ms)))
 
 
 def _excluded_and_due(
