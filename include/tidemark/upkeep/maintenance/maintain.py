@@ -14,8 +14,8 @@ by all of its generations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -38,7 +38,6 @@ from tidemark.runs.repair_ops import move_ops_tables
 from tidemark.runs.status.recorded_status import record_status
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import TIME, WRITTEN_AT
-from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_in_use, generation_of
@@ -84,15 +83,8 @@ def plan_generation(
     written = [facts.modified for facts in files.values()]
     last = max(written if since is None else [since, *written])
     going = tuple(sorted(files)) if last < now - keep else ()
-    size = sum(facts.size for facts in files.values())
-    part = Part(
-        Work.FORMER_CHECKPOINTS,
-        len(files),
-        size,
-        len(going),
-        size if going else 0,
-        f"not in use for {duration_text(keep)}" if going else "there is still a way back to it",
-    )
+    reason = f"not in use for {duration_text(keep)}" if going else "there is still a way back to it"
+    part = Part.of_files(Work.FORMER_CHECKPOINTS, files, going, reason)
     return MaintenancePlan(f"{table}, generation {number}", uri, (part,), remove=going)
 
 
@@ -121,7 +113,9 @@ def maintain_pipeline(
         for plan in plans:
             carry_out_maintenance(pipeline.name, plan, warehouse.table_at(plan.uri))
         warehouse.fence()
-        record_maintenance(warehouse.upkeep, pipeline.name, run_id, now, plans)
+        # A repetition after a crash is another act, with rows of its own.
+        rows = [_row(pipeline.name, run_id, now, plan) for plan in plans]
+        append_upkeep(warehouse.upkeep, rows)
     record_status(pipeline.name, settings, now)
     return plans
 
@@ -184,9 +178,9 @@ def _plan_ops(
     keep = settings.maintenance.model_copy(update={"log_retention": settings.maintenance.retention})
     plan = plan_table(target, ageing.table, keep, now)
     going = old_rows(ageing, pipeline.name)
-    if going is not None:
-        plan = plan.with_old_rows(going, ageing.stays)
-    return plan
+    if going is None:
+        return plan
+    return replace(plan, parts=(going, *plan.parts), keep_rows=ageing.stays)
 
 
 def plan_results(
@@ -195,28 +189,13 @@ def plan_results(
     """The result files that nobody will read any more: last written longer ago than `keep`, by the
     listing of their folder. Pure."""
     going = tuple(sorted(place for place, facts in files.items() if facts.modified < now - keep))
-    part = Part(
-        Work.RESULT_FILES,
-        len(files),
-        sum(facts.size for facts in files.values()),
-        len(going),
-        sum(files[place].size for place in going),
-        f"written more than {duration_text(keep)} ago",
-    )
+    reason = f"written more than {duration_text(keep)} ago"
+    part = Part.of_files(Work.RESULT_FILES, files, going, reason)
     return MaintenancePlan("results", uri, (part,), remove=going)
 
 
-def record_maintenance(
-    upkeep: OpsPlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[MaintenancePlan]
-) -> None:
-    """Append a row for each plan, once it is carried out. `time` is when it began, in UTC.
-
-    A repetition after a crash is another act, with rows of its own.
-    """
-    append_upkeep(upkeep, [_row(pipeline, run_id, time, plan) for plan in plans])
-
-
 def _row(pipeline: str, run_id: str, time: datetime, plan: MaintenancePlan) -> dict[str, Any]:
+    """The row of `ops/upkeep`; `time` is when the maintenance began, in UTC."""
     removing = [part for part in plan.parts if part.work is not Work.COMPACTION]
     return {
         "pipeline": pipeline,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pyarrow.dataset as ds
+
+from tidemark.storage.files import FileFacts
 
 
 class Work(StrEnum):
@@ -34,6 +36,14 @@ class Part:
     going_size: int | None
     reason: str
 
+    @classmethod
+    def of_files(
+        cls, work: Work, files: Mapping[str, FileFacts], going: Collection[str], reason: str
+    ) -> Part:
+        """Of files by their places, some of which go."""
+        size, going_size = (sum(files[one].size for one in places) for places in (files, going))
+        return cls(work, len(files), size, len(going), going_size, reason)
+
 
 @dataclass(frozen=True)
 class MaintenancePlan:
@@ -56,7 +66,3 @@ class MaintenancePlan:
     remove: tuple[str, ...] = ()
     refused: str | None = None
     advice: str | None = None
-
-    def with_old_rows(self, part: Part, stays: ds.Expression | None) -> MaintenancePlan:
-        """The plan, in which the pipeline's rows go that do not stay."""
-        return replace(self, parts=(part, *self.parts), keep_rows=stays)

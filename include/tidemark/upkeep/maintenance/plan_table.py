@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -53,11 +54,6 @@ class LogPlan:
     checkpoint: bool
     part: Part
 
-    def without_going(self, reason: str) -> LogPlan:
-        """All entries stay, for this reason."""
-        part = replace(self.part, going=0, going_size=0, reason=reason)
-        return replace(self, going=(), part=part)
-
 
 def plan_log(
     files: Mapping[str, FileFacts], needed_from: int, keep: timedelta, now: datetime
@@ -80,14 +76,8 @@ def plan_log(
     going = tuple(place for version, place in numbered if base is not None and version < base)
     newest = max(checkpoints, default=-1)
     due = sum(version > newest for version in commits) >= _MOST_AFTER_A_CHECKPOINT
-    part = Part(
-        Work.LOG,
-        len(numbered),
-        sum(files[place].size for _, place in numbered),
-        len(going),
-        sum(files[place].size for place in going),
-        _reason(base, kept_from, needed_from, keep),
-    )
+    reason = _reason(base, kept_from, needed_from, keep)
+    part = Part.of_files(Work.LOG, {place: files[place] for _, place in numbered}, going, reason)
     return LogPlan(base, going, due, part)
 
 
@@ -137,16 +127,15 @@ def plan_table(
         return MaintenancePlan(
             target.name, target.place.uri, refused=f"it {untold}", advice=WRITE_OUT
         )
-    files = tuple(_data_files(table))
-    packed = small_files(files)
+    packed, packed_part = _compaction(table)
     uri = target.place.uri
     unused, unused_part = unused_files(table, uri, target.place.files(), keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
     return MaintenancePlan(
         target.name,
         uri,
-        (compaction_part(files, packed), unused_part, log.part),
-        compact={_partition_column(table): tuple(sorted(packed))} if packed else {},
+        (packed_part, unused_part, log.part),
+        compact=packed,
         checkpoint=log.checkpoint,
         remove=(*unused, *log.going),
     )
@@ -184,31 +173,17 @@ def _plan_log(
     # Once the entries below a checkpoint are gone, nothing else builds the versions after it.
     if plan.base is None or not plan.going or _opens(place, plan.base):
         return plan
-    return plan.without_going(f"checkpoint {plan.base} cannot be read, so all before it is needed")
+    why = f"checkpoint {plan.base} cannot be read, so all before it is needed"
+    return replace(plan, going=(), part=replace(plan.part, going=0, going_size=0, reason=why))
 
 
 def _opens(place: TablePlace, version: int) -> bool:
+    options = delta_options(place.options)
     try:
-        DeltaTable(
-            place.uri, version=version, storage_options=delta_options(place.options)
-        ).file_uris()
+        DeltaTable(place.uri, version=version, storage_options=options).file_uris()
     except DeltaError:
         return False
     return True
-
-
-def _partition_column(table: DeltaTable) -> str:
-    return next(iter(table.metadata().partition_columns), "")
-
-
-def _data_files(table: DeltaTable) -> Iterator[DataFile]:
-    """Without those whose partition is null, which nothing of ours writes."""
-    column = _partition_column(table)
-    files: Sequence[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    for file in files:
-        partition = file[f"partition.{column}"] if column else ""
-        if partition is not None:
-            yield DataFile(str(partition), file["size_bytes"])
 
 
 def unused_files(
@@ -228,44 +203,26 @@ def unused_files(
     )
     places = {name_below(uri, place): place for place in files}
     going = tuple(places[name] for name in sorted(names) if name in places)
-    data = [place for name, place in places.items() if not name.startswith(_LOG)]
-    return going, Part(
-        Work.UNUSED_FILES,
-        len(data),
-        sum(files[place].size for place in data),
-        len(going),
-        sum(files[place].size for place in going),
-        f"files that are no part of the table since {duration_text(keep)}",
-    )
+    data = {place: files[place] for name, place in places.items() if not name.startswith(_LOG)}
+    reason = f"files that are no part of the table since {duration_text(keep)}"
+    return going, Part.of_files(Work.UNUSED_FILES, data, going, reason)
 
 
-@dataclass(frozen=True)
-class DataFile:
-    """A file of a table's newest version. `partition` is empty in a table without partitions."""
-
-    partition: str
-    size: int
-
-
-def small_files(files: Iterable[DataFile]) -> Mapping[str, list[DataFile]]:
-    """The small files of each partition that has enough of them: delta-rs packs those into files
-    of up to 100 MB (`delta.targetFileSize`, its default); which ones it then takes is its own."""
-    found: dict[str, list[DataFile]] = defaultdict(list)
+def _compaction(table: DeltaTable) -> tuple[Mapping[str, tuple[str, ...]], Part]:
+    """The partitions that have enough small files, as a plan names them, and the numbers: delta-rs
+    packs those files into some of up to 100 MB (`delta.targetFileSize`, its default); which ones it
+    then takes is its own."""
+    column = next(iter(table.metadata().partition_columns), "")
+    files: Sequence[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    sizes: dict[str, list[int]] = defaultdict(list)
     for file in files:
-        if file.size < _TARGET:
-            found[file.partition].append(file)
-    return {key: small for key, small in found.items() if len(small) >= _FEWEST}
-
-
-def compaction_part(files: Sequence[DataFile], packed: Mapping[str, list[DataFile]]) -> Part:
-    """The compaction in numbers."""
-    going = [file for small in packed.values() for file in small]
+        partition = file[f"partition.{column}"] if column else ""
+        # One that is null is of nothing that we write.
+        if partition is not None:
+            sizes[str(partition)].append(file["size_bytes"])
+    small = {key: [size for size in of if size < _TARGET] for key, of in sizes.items()}
+    packed = {key: of for key, of in small.items() if len(of) >= _FEWEST}
+    every, going = ([*chain.from_iterable(of.values())] for of in (sizes, packed))
     reason = f"partitions with at least {_FEWEST} files below 100 MB: {len(packed)}"
-    return Part(
-        Work.COMPACTION,
-        len(files),
-        sum(file.size for file in files),
-        len(going),
-        sum(file.size for file in going),
-        reason,
-    )
+    part = Part(Work.COMPACTION, len(every), sum(every), len(going), sum(going), reason)
+    return {column: tuple(sorted(packed))} if packed else {}, part
