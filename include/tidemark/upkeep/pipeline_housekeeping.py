@@ -12,12 +12,10 @@ Killed anywhere, all of it can be repeated; the next one removes what is left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping
-from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.checkpoint.housekeeping.plan_housekeeping import Keep, plan_housekeeping
 from tidemark.checkpoint.housekeeping.stock import CheckpointStock, take_stock
 from tidemark.checkpoint.log import Checkpoint
@@ -38,7 +36,7 @@ def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tupl
     Where a run works meanwhile, a plan may be out of date when it is there.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
-    return tuple(kept for kept, _ in _Planning.of(pipeline, settings, now).all(warehouse))
+    return tuple(kept for kept, _ in _planned(pipeline, settings, warehouse, now))
 
 
 def housekeep_pipeline(
@@ -59,7 +57,7 @@ def keep_checkpoints(
 ) -> tuple[Kept, ...]:
     """Remove what may go, for whoever holds the pipeline's lease already, and has its
     `warehouse` fenced with it."""
-    planned = _Planning.of(pipeline, settings, now).all(warehouse)
+    planned = _planned(pipeline, settings, warehouse, now)
     copy_batches(warehouse.batches, [query for _, query in planned if query])
     for kept, _ in planned:
         if kept.plan is not None:
@@ -83,45 +81,34 @@ def check_no_housekeeping_refused(pipeline: str, kept: tuple[Kept, ...]) -> None
         )
 
 
-@dataclass(frozen=True)
-class _Planning:
-    """The plans of a pipeline's checkpoints, and the queries whose batches are copied before."""
+def _planned(
+    pipeline: Pipeline, settings: Settings, warehouse: Warehouse, now: datetime
+) -> list[tuple[Kept, CopiedQuery | None]]:
+    """The plans of the checkpoints in use, each with the query whose batches are copied before."""
+    batches = kept_batches(pipeline, settings)
+    in_use = checkpoints_in_use(pipeline, warehouse)
+    return [_plan(one, pipeline, batches, now) for one in in_use]
 
-    pipeline: Pipeline
-    batches: int
-    now: datetime
 
-    @classmethod
-    def of(cls, pipeline: Pipeline, settings: Settings, now: datetime) -> _Planning:
-        return cls(pipeline, kept_batches(pipeline, settings), now)
-
-    def all(self, warehouse: Warehouse) -> list[tuple[Kept, CopiedQuery | None]]:
-        return [self._kept(one) for one in checkpoints_in_use(self.pipeline, warehouse)]
-
-    def _kept(self, one: InUse) -> tuple[Kept, CopiedQuery | None]:
-        if not one.place.names():
-            return Kept(one, None), None
-        taken = take_stock(one.place, self.batches)
-        if one.generation is None:
-            return Kept(one, self._plan(taken, QueryFacts(), None)), None
-        batches = _committed(taken)
-        mode = self.pipeline.tables[one.table].output_mode
+def _plan(
+    one: InUse, pipeline: Pipeline, kept: int, now: datetime
+) -> tuple[Kept, CopiedQuery | None]:
+    if not one.place.names():
+        return Kept(one, None), None
+    taken, known = take_stock(one.place, kept), QueryFacts()
+    batches, logs_from = _committed(taken), None
+    if one.generation is not None:
+        mode = pipeline.tables[one.table].output_mode
         known = QueryFacts(output_mode=mode, keeps_state=one.keeps_state)
-        plan = self._plan(taken, known, first_unpublished(one.place, batches, one.published))
-        query_id = str(taken.facts.query_id)
-        query = CopiedQuery(
-            self.pipeline.name, one.table, one.generation, query_id, one.place, batches
-        )
-        return Kept(one, plan), None if plan.refused else query
-
-    def _plan(
-        self, stock: CheckpointStock, known: QueryFacts, logs_from: int | None
-    ) -> HousekeepingPlan:
-        # The lease says that no run works, so a batch that is not committed is of a dead one.
-        keep = Keep(self.batches, logs_from, nothing_runs=True)
-        return plan_housekeeping(
-            stock, judge_checkpoint(stock.facts, self.now, known), keep, self.now
-        )
+        logs_from = first_unpublished(one.place, batches, one.published)
+    # The lease says that no run works, so a batch that is not committed is of a dead one.
+    keep = Keep(kept, logs_from, nothing_runs=True)
+    plan = plan_housekeeping(taken, judge_checkpoint(taken.facts, now, known), keep, now)
+    if one.generation is None or plan.refused:
+        return Kept(one, plan), None
+    query_id = str(taken.facts.query_id)
+    query = CopiedQuery(pipeline.name, one.table, one.generation, query_id, one.place, batches)
+    return Kept(one, plan), query
 
 
 def first_unpublished(checkpoint: Checkpoint, batches: Sequence[int], published: int) -> int | None:
