@@ -115,7 +115,7 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     from great_expectations.render.view.view import DefaultJinjaPageView
     from jinja2 import ChoiceLoader, DictLoader
 
-    good = sum(one.passed for one in table.told)
+    good, number = sum(one.passed for one in table.told), len(table.told)
     meta = {
         "run_id": {"run_name": run_id, "run_time": time.isoformat()},
         "active_batch_definition": {"datasource_name": pipeline, "data_asset_name": table.name},
@@ -124,10 +124,15 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
         "great_expectations_version": __version__,
     }
     whole = ExpectationSuiteValidationResult(
-        success=good == len(table.told),
+        success=good == number,
         results=[_result(one) for one in table.told],
         suite_name=f"{pipeline} {table.name}",
-        statistics=_statistics(good, len(table.told)),
+        statistics={
+            "evaluated_expectations": number,
+            "successful_expectations": good,
+            "unsuccessful_expectations": number - good,
+            "success_percent": 100 * good / number if number else 100.0,
+        },
         suite_parameters={},
         meta=meta,
     )
@@ -180,15 +185,6 @@ def _without_markup(value: Any, word: str) -> Any:
             if name != "href"
         }
     return value
-
-
-def _statistics(good: int, number: int) -> dict[str, float]:
-    return {
-        "evaluated_expectations": number,
-        "successful_expectations": good,
-        "unsuccessful_expectations": number - good,
-        "success_percent": 100 * good / number if number else 100.0,
-    }
 
 
 def _index(pipeline: str, run_id: str, judged: Sequence[TableExpectations]) -> str:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.row_values import windows_to_write
-from tidemark.operators.operator import Operator
+from tidemark.operators.operator import Operator, listed
 from tidemark.pipeline.checks import Severity
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
@@ -96,7 +96,7 @@ class PlannedRows:
 
     @property
     def columns(self) -> str:
-        return ", ".join(f'"{name}"' for name in self.schema.names)
+        return listed(self.schema.names)
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The number that a query gives."""

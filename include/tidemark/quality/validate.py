@@ -11,6 +11,7 @@ from tidemark.gold.state import PROVISIONAL
 from tidemark.gold.to_publish import to_publish
 from tidemark.ledger.ledger import check_ledger
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import listed, same_row
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
@@ -146,11 +147,10 @@ LEDGER_BALANCED = "the ledger balances"
 
 def judge_table(rows: PlannedRows) -> Iterator[CheckVerdict]:
     """What publish promises of gold, held to what it would write."""
-    after = _after(rows)
-    keys = _list(rows.keys)
+    after, keys = _after(rows), listed(rows.keys)
     looked_at = rows.count(f"SELECT count(*) FROM ({after})")
     closed = f"TIMESTAMPTZ '{instant_of(rows.plan.close_after_ms).isoformat()}'"
-    same = " AND ".join(f'w."{key}" IS NOT DISTINCT FROM b."{key}"' for key in rows.keys)
+    same = same_row(rows.operator, "w", "b")
     bad = {
         KEYS_UNIQUE: f"""
             SELECT {keys}, count(*) AS times FROM ({after}) GROUP BY {keys} HAVING count(*) > 1
@@ -160,7 +160,7 @@ def judge_table(rows: PlannedRows) -> Iterator[CheckVerdict]:
             WHERE status = '{PROVISIONAL}' AND window_end <= {closed}
         """,
         NO_STEP_BACK: f"""
-            SELECT {_list(rows.keys, "w.")}, w.revision, b.revision AS before
+            SELECT {listed(rows.keys, "w")}, w.revision, b.revision AS before
             FROM written w JOIN before b ON {same} WHERE w.revision < b.revision AND NOT w._gone
         """,
     }
@@ -184,12 +184,8 @@ def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
 def _after(rows: PlannedRows) -> str:
     """What gold holds in the touched spans, as the publish would leave it."""
     columns = (*rows.keys, "window_end", "status")
-    same = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in rows.keys)
+    same = same_row(rows.operator, "b", "w")
     return f"""
-        SELECT {_list(columns)} FROM written WHERE NOT _gone UNION ALL
-        SELECT {_list(columns, "b.")} FROM before b ANTI JOIN written w ON {same}
+        SELECT {listed(columns)} FROM written WHERE NOT _gone UNION ALL
+        SELECT {listed(columns, "b")} FROM before b ANTI JOIN written w ON {same}
     """
-
-
-def _list(names: tuple[str, ...], prefix: str = "") -> str:
-    return ", ".join(f'{prefix}"{name}"' for name in names)
