@@ -63,14 +63,9 @@ class FoundQuery:
 
     @classmethod
     def of(cls, name: str, checkpoint: Checkpoint) -> FoundQuery:
-        planned, committed = checkpoint.last_batch("offsets"), checkpoint.last_batch("commits")
-        return cls(
-            name,
-            checkpoint,
-            checkpoint.query_id(),
-            -1 if planned is None else planned,
-            -1 if committed is None else committed,
-        )
+        lasts = (checkpoint.last_batch(log) for log in ("offsets", "commits"))
+        planned, committed = (-1 if last is None else last for last in lasts)
+        return cls(name, checkpoint, checkpoint.query_id(), planned, committed)
 
     @property
     def uri(self) -> str:
@@ -122,31 +117,29 @@ class TableInventory:
 
 def found_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableInventory]:
     """All tables of a pipeline, what they share read once; nothing is written."""
-    shared = _Shared.of(warehouse)
-    return (_found(pipeline, warehouse, name, shared) for name in pipeline.tables)
+    shared = _shared(warehouse)
+    return (_found(pipeline, warehouse, name, *shared) for name in pipeline.tables)
 
 
 def found_of(pipeline: Pipeline, warehouse: Warehouse, table: str) -> TableInventory:
     """One table of a pipeline."""
-    return _found(pipeline, warehouse, table, _Shared.of(warehouse))
+    return _found(pipeline, warehouse, table, *_shared(warehouse))
 
 
-@dataclass(frozen=True)
-class _Shared:
-    bronze: FoundTable
-    rejects: FoundTable
-    ingest: FoundQuery
-
-    @classmethod
-    def of(cls, warehouse: Warehouse) -> _Shared:
-        return cls(
-            _table(BRONZE, warehouse.bronze),
-            _table(REJECTS, warehouse.rejects),
-            FoundQuery.of(INGEST, ingest_checkpoint(warehouse)),
-        )
+def _shared(warehouse: Warehouse) -> tuple[FoundTable, FoundTable, FoundQuery]:
+    """Bronze, rejects and the ingest."""
+    bronze, rejects = _table(BRONZE, warehouse.bronze), _table(REJECTS, warehouse.rejects)
+    return bronze, rejects, FoundQuery.of(INGEST, ingest_checkpoint(warehouse))
 
 
-def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> TableInventory:
+def _found(
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    name: str,
+    bronze: FoundTable,
+    rejects: FoundTable,
+    ingest: FoundQuery,
+) -> TableInventory:
     gold = _table("gold", warehouse.gold(name))
     generation = generation_of(gold.table)
     others = other_places(started_operator(pipeline, warehouse, name, generation), warehouse)
@@ -159,9 +152,9 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
         later=tuple(number for number in generations(warehouse, name) if number > generation),
         gold=gold,
         changes=_table(CHANGES, warehouse.changes(name, generation)),
-        bronze=shared.bronze,
-        rejects=shared.rejects,
-        ingest=shared.ingest,
+        bronze=bronze,
+        rejects=rejects,
+        ingest=ingest,
         query=FoundQuery.of(QUERY, query_checkpoint(warehouse, name, generation)),
         others=tuple(_table(other, place) for other, place in others.items()),
     )

@@ -425,11 +425,15 @@ def _of_table(table: TableInventory) -> Iterator[Loss]:
 def _of_generations(table: TableInventory) -> Iterator[Loss]:
     """Gold is gone, or of before a migration whose generation has run since. A migration that was
     killed leaves one that never ran, and no loss beside a gold that is there."""
-    gold = table.gold
-    later = table.later
+    gold, later = table.gold, table.later
+
+    def has_run(generation: int) -> bool:
+        checkpoint = query_checkpoint(table.warehouse, table.name, generation)
+        return checkpoint.last_batch("commits") is not None
+
     if gold.table is not None:
         left = abandoned(gold.table)
-        later = tuple(number for number in _that_ran(table) if number > left)
+        later = tuple(number for number in later if has_run(number) and number > left)
     if not later:
         return
     what, first = "is gone", ""
@@ -445,16 +449,6 @@ def _of_generations(table: TableInventory) -> Iterator[Loss]:
         "Restore it from a backup of after the migration. Where there is none, bronze still has "
         f"the rows: {first}`tidemark migrate {table.pipeline} --rebuild {table.name}` computes "
         "gold from them; every window has revision 0 then.",
-    )
-
-
-def _that_ran(table: TableInventory) -> tuple[int, ...]:
-    folder = table.query.checkpoint.uri.rpartition("/")[0]
-    options = table.query.checkpoint.options
-    return tuple(
-        number
-        for number in table.later
-        if Checkpoint(f"{folder}/{number}", options).last_batch("commits") is not None
     )
 
 
@@ -538,16 +532,8 @@ def _changed_since(
     yield from _taken_out(table, one, noted, f"{of} ({table.gold.uri})")
     is_other = one in table.others
     if is_other and _may_be_erased(one, there, noted):
-        yield Loss(
-            one.name,
-            one.uri,
-            f"Rows of {one.uri} were erased, or its log was cut so that nobody can tell, since "
-            f"{of} ({table.gold.uri}).",
-            "Wrong at most: what gold shows of these rows.",
-            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
-            "is there by now.",
-            rewound=True,
-        )
+        what = f"Rows of {one.uri} were erased, or its log was cut so that nobody can tell"
+        yield _rewound(table, one, what, f"{of} ({table.gold.uri})", "these rows")
     if not is_other and (gone := _dropped_unasked(table, there, noted)):
         yield _dates_lost(table, one, gone)
     # What the other pipeline has accepted is its own: who joins with it has to audit too.
@@ -571,28 +557,25 @@ def _taken_out(table: TableInventory, one: FoundTable, after: int, since: str) -
     """Rows that acts of ours took out of a table, or brought back, behind a version, since which
     the query has not begun anew."""
     if (rewound := _newest_note(one, after, RewoundNote)) is not None:
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{one.uri} was taken back to what it was at version {rewound.to_version} (the rewind "
-            f"{rewound.id}), since {since}.",
-            "Wrong at most: what gold shows of its rows that are undone.",
-            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
-            "is there by now.",
-            rewound=True,
-        )
+        to = f"version {rewound.to_version} (the rewind {rewound.id})"
+        what = f"{one.uri} was taken back to what it was at {to}"
+        yield _rewound(table, one, what, since, "its rows that are undone")
     act = _newest_note(one, after, RetractedNote)
     if act is not None and not _is_at_work(table, act):
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{act.rows:,} rows of {one.uri} were retracted, or brought back (the retraction "
-            f"{act.id}), since {since}.",
-            "Wrong at most: what gold shows of these rows.",
-            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
-            "is there by now.",
-            rewound=True,
-        )
+        what = f"{act.rows:,} rows of {one.uri} were retracted, or brought back"
+        yield _rewound(table, one, f"{what} (the retraction {act.id})", since, "these rows")
+
+
+def _rewound(table: TableInventory, one: FoundTable, what: str, since: str, rows: str) -> Loss:
+    return Loss(
+        one.name,
+        one.uri,
+        f"{what}, since {since}.",
+        f"Wrong at most: what gold shows of {rows}.",
+        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what is "
+        "there by now.",
+        rewound=True,
+    )
 
 
 def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:
