@@ -73,36 +73,22 @@ class Many:
         return Places(self.settings.root, pipeline).result(self.run_id)
 
 
-@dataclass(frozen=True)
-class Named:
-    """A pipeline, and how it was named: by its name or its file's path."""
-
-    by: str
-    pipeline: Pipeline
-
-    @property
-    def name(self) -> str:
-        return self.pipeline.name
-
-
 def run_many(many: Many, asked: Sequence[str], only_due: bool) -> None:
     """Run them once, and print what happened; typer.Exit where not all went well."""
     check_master(many.settings, many.master, "--master")
     check_root(many.settings)
     named, ended = load_each(asked, many.settings)
-    leave_pandas_out_of_a_run(*(one.pipeline for one in named))
-    if only_due:
-        named = _due(named, many)
-    needing: list[Named] = []
-    for one in named:
+    leave_pandas_out_of_a_run(*named.values())
+    needing: list[Pipeline] = []
+    for one in _due(named.values(), many) if only_due else named.values():
         looked = _without_spark(one, many)
         if isinstance(looked, Ended):
             ended.append(looked)
         else:
             print(f"{one.name}: Spark is needed: {looked.because}", file=sys.stderr)
             needing.append(one)
-    by = {one.name: one.by for one in named}
-    for group in groups_of((one.pipeline for one in needing), many.settings):
+    by = {one.name: by for by, one in named.items()}
+    for group in groups_of(needing, many.settings):
         ended += _ended_together(group, by, many)
     if not ended:
         print(f"None of {len(asked)} pipelines is due.")
@@ -123,10 +109,10 @@ def in_folder(folder: Path) -> list[str]:
     return found
 
 
-def load_each(asked: Iterable[str], settings: Settings) -> tuple[list[Named], list[Ended]]:
-    """The pipelines that can be used, and those that cannot, with the reason. BadParameter where
-    two of them have the same tables."""
-    named: dict[str, Named] = {}
+def load_each(asked: Iterable[str], settings: Settings) -> tuple[dict[str, Pipeline], list[Ended]]:
+    """The pipelines that can be used, by how they were named: by name or by path; and those that
+    cannot, with the reason. BadParameter where two of them have the same tables."""
+    named: dict[str, Pipeline] = {}
     invalid: list[Ended] = []
     for by in asked:
         try:
@@ -134,30 +120,30 @@ def load_each(asked: Iterable[str], settings: Settings) -> tuple[list[Named], li
         except TidemarkError as error:
             invalid.append(Ended(Path(by).stem, error=RunError.of(error), without="invalid"))
             continue
-        if other := named.get(pipeline.name):
+        if other := next((one for one, of in named.items() if of.name == pipeline.name), None):
             raise typer.BadParameter(
-                f"{other.by} and {by} have the same name, and so the same tables: leave one out"
+                f"{other} and {by} have the same name, and so the same tables: leave one out"
             )
-        named[pipeline.name] = Named(by, pipeline)
-    return list(named.values()), invalid
+        named[by] = pipeline
+    return named, invalid
 
 
-def _due(named: Iterable[Named], many: Many) -> list[Named]:
+def _due(pipelines: Iterable[Pipeline], many: Many) -> list[Pipeline]:
     # delta-rs and Arrow, from here on.
     from tidemark.runs.due import is_due
 
     now, clock = many.stands_for, many.started
-    return [one for one in named if is_due(one.pipeline, many.settings, now, clock)]
+    return [one for one in pipelines if is_due(one, many.settings, now, clock)]
 
 
-def _without_spark(one: Named, many: Many) -> Ended | SparkNeeded:
+def _without_spark(one: Pipeline, many: Many) -> Ended | SparkNeeded:
     from tidemark.quality.gate import at_once
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.run import Run
     from tidemark.runs.without_spark import run_without_spark
 
     settings, uri = many.settings, many.result(one.name)
-    run = Run(one.pipeline, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
+    run = Run(one, settings, many.run_id, epoch_ms(many.stands_for), by=many.by)
     try:
         then = None if many.hold else at_once(tell_verdicts)
         outcome = run_without_spark(run, datetime.now(UTC), uri, then)
