@@ -3,6 +3,7 @@ rewind and a retraction. Started by hand, with parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from airflow.sdk import DAG, Context, Param
@@ -159,45 +160,31 @@ class RetractOperator(JobOperator):
 
 def recompute_dags(
     pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
-) -> tuple[DAG, ...]:
+) -> Iterator[DAG]:
     """The four Dags. `dag_arguments` are those of the stream's Dag too, `task` those of its
     tasks."""
-    return tuple(
-        _dag(operator, suffix, task_id, pipeline, places, dag_arguments, task)
-        for operator, suffix, task_id in (
-            (BackfillOperator, BACKFILL_SUFFIX, "backfill"),
-            (MigrateOperator, MIGRATE_SUFFIX, "migrate"),
-            (RewindOperator, REWIND_SUFFIX, "rewind"),
-            (RetractOperator, RETRACT_SUFFIX, "retract"),
-        )
-    )
-
-
-def _dag(
-    operator: type[JobOperator],
-    suffix: str,
-    task_id: str,
-    pipeline: Pipeline,
-    places: Places,
-    dag_arguments: dict[str, Any],
-    task: dict[str, Any],
-) -> DAG:
-    with DAG(
-        dag_id=f"{pipeline.name}{suffix}",
-        description=_DESCRIPTIONS[task_id].format(pipeline=pipeline.name),
-        doc_md=_DOCUMENTATION[task_id].format(pipeline=pipeline.name),
-        schedule=None,
-        allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
-        params=_params(operator.request_type, pipeline),
-        **dag_arguments,
-    ) as dag:
-        operator(
-            task_id=task_id,
-            outlets=[asset_of(table, places) for table in pipeline.tables],
-            doc_md=TASK_DOCS[task_id],
-            **task,
-        )
-    return dag
+    for operator, suffix, task_id in (
+        (BackfillOperator, BACKFILL_SUFFIX, "backfill"),
+        (MigrateOperator, MIGRATE_SUFFIX, "migrate"),
+        (RewindOperator, REWIND_SUFFIX, "rewind"),
+        (RetractOperator, RETRACT_SUFFIX, "retract"),
+    ):
+        with DAG(
+            dag_id=f"{pipeline.name}{suffix}",
+            description=_DESCRIPTIONS[task_id].format(pipeline=pipeline.name),
+            doc_md=_DOCUMENTATION[task_id].format(pipeline=pipeline.name),
+            schedule=None,
+            allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
+            params=_params(operator.request_type, pipeline),
+            **dag_arguments,
+        ) as dag:
+            operator(
+                task_id=task_id,
+                outlets=[asset_of(table, places) for table in pipeline.tables],
+                doc_md=TASK_DOCS[task_id],
+                **task,
+            )
+        yield dag
 
 
 def _params(request: type[PipelineRequest], pipeline: Pipeline) -> dict[str, Param]:
