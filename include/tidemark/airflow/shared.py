@@ -25,12 +25,11 @@ from tidemark.airflow.job import SubmitOperator, job_file
 from tidemark.airflow.metrics import gauge_run, gauge_source
 from tidemark.airflow.outcome import as_task_failure, log_lines, without_result
 from tidemark.airflow.pipeline_operator import started_by
-from tidemark.airflow.stream import OVER, StreamOperator, is_last_run, schedule_of
+from tidemark.airflow.stream import OVER, StreamOperator, is_last_run, run_of, schedule_of
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import upkeep_tasks
 from tidemark.airflow.watcher import SHARED_WATCHER, WatcherOperator
 from tidemark.errors import ResultUnreadable, TidemarkError
-from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import SHARED_PREFIX
@@ -169,7 +168,6 @@ class SharedStreamOperator(SubmitOperator):
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import at_once
         from tidemark.runs.preflight import SparkNeeded
-        from tidemark.runs.run import Run
         from tidemark.runs.without_spark import run_without_spark
 
         warned = False
@@ -178,16 +176,7 @@ class SharedStreamOperator(SubmitOperator):
             nonlocal warned
             warned = bool(warnings(found.verdicts))
 
-        (stands_for, trigger), started = schedule_of(context), started_by(context)
-        run = Run(
-            pipeline,
-            settings,
-            str(context["run_id"]),
-            epoch_ms(stands_for),
-            trigger,
-            by=started["by"],
-            dag=started["dag"],
-        )
+        run = run_of(pipeline, settings, context)
         uri = _place(pipeline.name, context, settings)
         try:
             done = run_without_spark(run, datetime.now(UTC), uri, at_once(tell))

@@ -30,6 +30,7 @@ from tidemark.sources.new_input import new_input_bytes
 
 if TYPE_CHECKING:
     from tidemark.quality.validate import Validated
+    from tidemark.runs.run import Run
 
 _PUBLISHING = ("validate", "publish")
 OVER = ("skipped", "success")
@@ -74,23 +75,13 @@ class StreamOperator(JobOperator):
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import at_once
         from tidemark.runs.preflight import SparkNeeded
-        from tidemark.runs.run import Run
         from tidemark.runs.without_spark import run_without_spark
 
         try:
             pipeline = self.own_pipeline()
         except TidemarkError:
             return None  # The job says what is wrong with it, in its result.
-        (stands_for, trigger), started = schedule_of(context), started_by(context)
-        run = Run(
-            pipeline,
-            settings,
-            self.job_run_id(context),
-            epoch_ms(stands_for),
-            trigger,
-            by=started["by"],
-            dag=started["dag"],
-        )
+        run = run_of(pipeline, settings, context)
         then = None if self.hold else at_once(self.tell_verdicts)
         with as_task_failure(self.doing):
             done = run_without_spark(run, datetime.now(UTC), uri, then)
@@ -206,6 +197,17 @@ def _published_idle(
         return None
     run = publish_and_record(pipeline, found.run, uri, settings)
     return None if run.error is not None else run
+
+
+def run_of(pipeline: Pipeline, settings: Settings, context: Context) -> Run:
+    """The run of a pipeline that a task's Dag run asks for."""
+    # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+    from tidemark.runs.run import Run
+
+    (stands_for, trigger), started = schedule_of(context), started_by(context)
+    run_id, scheduled_ms = str(context["run_id"]), epoch_ms(stands_for)
+    by, dag = started["by"], started["dag"]
+    return Run(pipeline, settings, run_id, scheduled_ms, trigger, by=by, dag=dag)
 
 
 def schedule_of(context: Context) -> tuple[datetime, str]:
