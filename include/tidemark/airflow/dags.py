@@ -133,7 +133,8 @@ def _dags_of(
     task: dict[str, Any],
     alerts: _Told,
 ) -> tuple[DAG, ...]:
-    arguments = _dag_arguments(pipeline, default_args)
+    owner = {"owner": pipeline.owner} if pipeline.owner else {}
+    arguments = _common_arguments({**default_args, **owner})
     files = {name: value for name, value in task.items() if name != "conn_id"}
     places = Places(settings.root, pipeline.name)
     return (
@@ -141,11 +142,6 @@ def _dags_of(
         *recompute_dags(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
-
-
-def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[str, Any]:
-    owner = {"owner": pipeline.owner} if pipeline.owner else {}
-    return _common_arguments({**default_args, **owner})
 
 
 def _common_arguments(default_args: Mapping[str, Any]) -> dict[str, Any]:

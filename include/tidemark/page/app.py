@@ -49,7 +49,7 @@ _LOG = logging.getLogger(__name__)
 # What the address says.
 Asked = Mapping[str, str]
 _KEY = TypeAdapter(list[str | None])
-_THREADS = 4
+_THREADS, _DUCKDB_THREADS = 4, 2
 _PATIENCE_SECONDS = 30
 _FRESH = timedelta(seconds=3)
 # The worst first.
@@ -91,17 +91,16 @@ def page_app(
     access: Callable[..., Access],
     now: Callable[[], datetime],
     login: str | None = None,
-    threads: int = 2,
     door: Callable[..., Any] | None = None,
 ) -> FastAPI:
     """The application. `settings` are asked for at each request; `access` is FastAPI's dependency
     that lets somebody in, or raises. `login` is an address below the host's root that leads people
-    to its login. DuckDB takes at most so many `threads`. `door` is what every route depends on,
-    also that of scripts and styles, where it is not `access` itself.
+    to its login. `door` is what every route depends on, also that of scripts and styles, where it
+    is not `access` itself.
 
     Its links are relative, so it may be mounted anywhere.
     """
-    bound_threads(threads)
+    bound_threads(_DUCKDB_THREADS)
     app = FastAPI(
         dependencies=[Depends(door or access)], docs_url=None, redoc_url=None, openapi_url=None
     )

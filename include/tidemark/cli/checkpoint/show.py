@@ -44,7 +44,8 @@ from tidemark.runs.status.lag_text import lag_text
 
 _NOTHING = "–"
 _BAR = 24
-_SHOWN = 10
+# Of more sources, operators, stores or partitions the first, or the worst; `--json` holds all.
+SHOWN = 10
 _LONGEST_OFFSET = 200
 _TOGETHER = "tables and checkpoints together"
 
@@ -84,24 +85,18 @@ def _batches(batches: tuple[int, int, int] | None) -> str:
 def _watermark(overview: Overview) -> str:
     if overview.watermark_ms is None:
         return "none yet"
-    said = instant_text(overview.watermark_ms)
-    if overview.batch_time_ms is not None:
-        said += (
-            f"; {_distance(overview.watermark_ms, overview.batch_time_ms)} the last batch's time"
-        )
-    if overview.newest_event_ms is not None:
-        said += f"; {_distance(overview.watermark_ms, overview.newest_event_ms)} the newest event"
+    watermark, said = overview.watermark_ms, instant_text(overview.watermark_ms)
+    others = {"last batch's time": overview.batch_time_ms, "newest event": overview.newest_event_ms}
+    for name, other in others.items():
+        if other is not None:
+            apart = length_of(abs(other - watermark) // 1000 * 1000)
+            said += f"; {apart} {'before' if watermark <= other else 'AFTER'} the {name}"
     return said
-
-
-def _distance(watermark: int, other: int) -> str:
-    apart = length_of(abs(other - watermark) // 1000 * 1000)
-    return f"{apart} {'before' if watermark <= other else 'AFTER'}"
 
 
 def _sources(overview: Overview) -> ReportTable:
     table = report_table("source", "kind", "~ends at", "behind", "lists of files")
-    for one in overview.sources[:_SHOWN]:
+    for one in overview.sources[:SHOWN]:
         lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
         table.add_row(
             one.id,
@@ -110,14 +105,14 @@ def _sources(overview: Overview) -> ReportTable:
             _NOTHING if one.behind is None else f"{one.behind:,} versions",
             f"{lists} and {one.compacted:,} compacted" if one.compacted else lists,
         )
-    _and_more(table, len(overview.sources))
+    and_more(table, len(overview.sources))
     return table
 
 
 def _operators(overview: Overview) -> ReportTable:
     columns = ("operator", "name", "partitions", "stores", "state store", "newest version")
     table = report_table(*columns, ">bytes")
-    for one in overview.operators[:_SHOWN]:
+    for one in overview.operators[:SHOWN]:
         low, high = one.newest_versions
         table.add_row(
             str(one.id),
@@ -128,7 +123,7 @@ def _operators(overview: Overview) -> ReportTable:
             str(high) if low == high else f"{low} to {high}",
             f"{one.size:,}",
         )
-    _and_more(table, len(overview.operators))
+    and_more(table, len(overview.operators))
     return table
 
 
@@ -147,9 +142,10 @@ def _bar(share: float) -> str:
     return "█" * round(share * _BAR) or "▏"
 
 
-def _and_more(table: ReportTable, count: int) -> None:
-    if count > _SHOWN:
-        table.add_row("…", f"{count - _SHOWN:,} more")
+def and_more(table: ReportTable, count: int) -> None:
+    """A row that says how many are not shown."""
+    if count > SHOWN:
+        table.add_row("…", f"{count - SHOWN:,} more")
 
 
 def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
@@ -233,9 +229,6 @@ def head(target: CheckpointTarget) -> dict[str, object]:
     return {"name": target.name, "in_use": target.in_use, "uri": target.place.uri}
 
 
-JsonObject = dict[str, object]
-
-
 @dataclass(frozen=True)
 class SourceLine:
     """A source: its offset as text, and how many lists of files its folder holds.
@@ -283,7 +276,7 @@ class Overview:
     operators: tuple[OperatorLine, ...]
     sections: Mapping[str, Mapping[str, int]]
 
-    def as_json(self) -> JsonObject:
+    def as_json(self) -> dict[str, object]:
         """The summary, with times as text beside the numbers."""
         text = {
             name: None if value is None else instant_text(value)
@@ -305,7 +298,11 @@ def overview(
     return Overview(
         facts.uri,
         None if isinstance(query_id, Unreadable) else query_id,
-        {log.name: _range(log.batches) for log in (facts.offsets, facts.commits)},
+        {
+            # The oldest and the newest batch, and how many have a file.
+            log.name: (log.batches[0], log.batches[-1], len(log.batches)) if log.batches else None
+            for log in (facts.offsets, facts.commits)
+        },
         facts.next_batch,
         watermark_ms(facts) or None,
         newest.batch_time_ms if newest else None,
@@ -315,11 +312,6 @@ def overview(
         tuple(_operator(operator) for operator in facts.operators),
         {kind: {"files": one.files, "bytes": one.size} for kind, one in facts.sections.items()},
     )
-
-
-def _range(batches: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """The oldest and the newest batch, and how many have a file."""
-    return (batches[0], batches[-1], len(batches)) if batches else None
 
 
 def _source(source: CheckpointSource, newest_version: int | None) -> SourceLine:

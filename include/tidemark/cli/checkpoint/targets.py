@@ -125,10 +125,12 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarget, ...]:
     limits = pipeline.advanced.state.limits
     # delta-rs, which a path does without.
+    from tidemark.gold.state import gold_state
     from tidemark.storage.warehouse import Warehouse
 
     warehouse = Warehouse.of(pipeline.name, settings)
-    golds = {table: _gold(warehouse.gold(table)) for table in pipeline.tables}
+    opened = {table: warehouse.gold(table).open() for table in pipeline.tables}
+    golds = {table: None if gold is None else gold_state(gold) for table, gold in opened.items()}
     queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
     of_ingest = QueryFacts(query_ids=queries.get(None, ()))
     ingest = ingest_checkpoint(warehouse)
@@ -172,14 +174,6 @@ def _generations(warehouse: Warehouse, table: str, in_use: int) -> list[int]:
     folder = warehouse.places.query_checkpoint(table, in_use).rpartition("/")[0]
     found = warehouse.file_at(folder).names()
     return sorted({in_use, *(int(name) for name in found if name.isdecimal())})
-
-
-def _gold(place: TablePlace) -> GoldState | None:
-    """What was published into a table; None where it is not made yet."""
-    from tidemark.gold.state import gold_state
-
-    gold = place.open()
-    return None if gold is None else gold_state(gold)
 
 
 def _recorded(

@@ -39,7 +39,10 @@ def compact_pipeline(request: CompactionRequest, apply: bool, in_json: bool, mas
     result = run_with_tables(
         CompactionResult, request, pipeline, settings, master, "compaction", request.kind
     )
-    _print_result(result, in_json)
+    if in_json:
+        print(result.model_dump_json(by_alias=True, indent=2))
+    else:
+        print_lines(compaction_lines(result))
     return failure_exit_code(result.error) if result.error else SUCCESS
 
 
@@ -50,13 +53,8 @@ def _show(planned: tuple[Planned, ...], in_json: bool) -> None:
     console = report_console()
     console.print(plans_table(planned))
     stores = sum(len(one.plan.stores) for one in planned if one.plan)
-    console.print(_sentence(stores))
-
-
-def _sentence(stores: int) -> str:
-    if not stores:
-        return "nothing to compact"
-    return f"{stores:,} snapshots would be written (nothing was changed: --apply writes them)"
+    due = f"{stores:,} snapshots would be written (nothing was changed: --apply writes them)"
+    console.print(due if stores else "nothing to compact")
 
 
 def plans_table(planned: tuple[Planned, ...]) -> ReportTable:
@@ -90,10 +88,3 @@ def _as_json(plan: CompactionPlan | None) -> dict[str, object]:
         "change_bytes": plan.state.replayed.size,
         "snapshots": len(plan.stores),
     }
-
-
-def _print_result(result: CompactionResult, in_json: bool) -> None:
-    if in_json:
-        print(result.model_dump_json(by_alias=True, indent=2))
-        return
-    print_lines(compaction_lines(result))

@@ -16,7 +16,7 @@ from tidemark.checkpoint.state.check import (
 )
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.checkpoint.state.stores import StoreInventory
-from tidemark.cli.checkpoint.show import head, read_target
+from tidemark.cli.checkpoint.show import SHOWN, and_more, head, read_target
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
 from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
 from tidemark.errors import SUCCESS
@@ -61,8 +61,6 @@ def _check(target: CheckpointTarget, targets: CheckpointTargets) -> StateCheck |
     )
 
 
-# Of more stores or partitions the worst ones are shown; `--json` holds all.
-_SHOWN = 10
 _BAR = 20
 _NOTHING = "–"
 _STYLES = {
@@ -153,7 +151,7 @@ def _stores(state: StateCheck) -> ReportTable:
     counts = (">files\nheld", ">snapshots\nread", ">changes\nreplayed")
     numbers = (column for count in counts for column in (count, ">their\nbytes"))
     table = report_table(*texts, ">partitions", *numbers, ">skew", "verdict")
-    for one in state.stores[:_SHOWN]:
+    for one in state.stores[:SHOWN]:
         store, verdict = one.store, one.worst.verdict
         sections = (store.held, store.snapshots, store.replayed)
         table.add_row(
@@ -166,19 +164,18 @@ def _stores(state: StateCheck) -> ReportTable:
             str(verdict),
             style=_STYLES.get(verdict),
         )
-    if len(state.stores) > _SHOWN:
-        table.add_row("…", f"{len(state.stores) - _SHOWN:,} more")
+    and_more(table, len(state.stores))
     return table
 
 
 def _partitions(state: StateCheck, limits: StateLimits) -> ReportTable:
     every = [one for store in state.stores for one in store.partitions]
     worst = sorted(every, key=lambda one: one.badness, reverse=True)
-    first = "partition" if len(every) <= _SHOWN else f"worst of {len(every):,}"
+    first = "partition" if len(every) <= SHOWN else f"worst of {len(every):,}"
     limit = f"of {limits.max_changes:,}, the limit"
     columns = ("versions that build", "snapshot", ">replayed", limit, ">bytes", "~verdict")
     table = report_table(first, *columns)
-    for one in worst[:_SHOWN]:
+    for one in worst[:SHOWN]:
         partition, snapshot = one.partition, one.partition.built.snapshot
         table.add_row(
             partition.id.folder,
@@ -202,7 +199,7 @@ def _bar(changes: int, limit: int) -> str:
 
 def _schemas(state: StateCheck) -> list[str]:
     stores = [one.store for one in state.stores]
-    return [_columns(s, s.schema) for s in stores if s.schema and s.schema.key][:_SHOWN]
+    return [_columns(s, s.schema) for s in stores if s.schema and s.schema.key][:SHOWN]
 
 
 def _columns(store: StoreInventory, schema: StateSchema) -> str:

@@ -13,6 +13,7 @@ from tidemark.cli.console import ReportTable, report_table, shortened
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import RANK, Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.printed import counted
 from tidemark.sources.kinds import row_origin
 from tidemark.sources.source import ordering
 from tidemark.storage.delta.dataset import dataset_of
@@ -73,7 +74,7 @@ def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
 
 
 def _counted(count: int, shown: str) -> str:
-    rows = "1 row" if count == 1 else f"{count:,} rows"
+    rows = counted(count, "row")
     return f"{rows}, {shown}" if count > SHOWN else rows
 
 

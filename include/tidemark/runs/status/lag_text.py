@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.printed import counted
 from tidemark.sources.lag import NotAsked
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import time_text
@@ -21,7 +22,5 @@ def lag_text(lag: Lag | NotAsked) -> str:
         return "The source has nothing that was not read."
     since = f", the oldest of {time_text(lag.since)}" if lag.since else ""
     if lag.messages is None:
-        files = "1 file" if lag.files == 1 else f"{lag.files:,} files"
-        return f"The source has {files}, {lag.bytes:,} bytes, unread{since}."
-    rows = "1 row" if lag.messages == 1 else f"{lag.messages:,} rows"
-    return f"The source has at most {rows} that were not read{since}."
+        return f"The source has {counted(lag.files, 'file')}, {lag.bytes:,} bytes, unread{since}."
+    return f"The source has at most {counted(lag.messages, 'row')} that were not read{since}."
