@@ -144,6 +144,16 @@ class RunRequest(PipelineRequest):
     )
     dag: str | None = Field(default=None, description="The id of the Dag that starts it.")
 
+    @property
+    def accepts(self) -> bool:
+        """Is it to be published in spite of checks that fail?"""
+        return bool(getattr(self, "accept", False))
+
+    @property
+    def accepted(self) -> CheckOverride | None:
+        """Who publishes in spite of checks, and why; None where nobody does."""
+        return acceptance(True, getattr(self, "reason", None), self.by) if self.accepts else None
+
 
 class StreamRequest(RunRequest):
     """Run a pipeline once."""
@@ -200,11 +210,6 @@ class RecomputeRequest(RunRequest):
     def _accepted(self) -> Self:
         _ = self.accepted
         return self
-
-    @property
-    def accepted(self) -> CheckOverride | None:
-        """Who publishes in spite of checks, and why."""
-        return acceptance(self.accept, self.reason, self.by) if self.accept else None
 
 
 class BackfillRequest(RecomputeRequest):
@@ -322,11 +327,6 @@ class RetractRequest(RunRequest):
         return self
 
     @property
-    def accepted(self) -> CheckOverride | None:
-        """Who publishes in spite of checks, and why."""
-        return acceptance(self.accept, self.reason, self.by) if self.accept else None
-
-    @property
     def finishes(self) -> bool:
         """Is only what was begun to be finished?"""
         return (self.where, self.file, self.of_run, self.undo) == (None, None, None, None)
@@ -398,11 +398,6 @@ class EraseRequest(RunRequest):
         return self
 
     @property
-    def accepted(self) -> CheckOverride | None:
-        """Who publishes in spite of checks, and why."""
-        return acceptance(self.accept, self.reason, self.by) if self.accept else None
-
-    @property
     def finishes(self) -> bool:
         """Is only what was begun to be finished?"""
         return self.where is None
@@ -415,7 +410,7 @@ def check_may_ask(request: JobRequest, settings: Settings) -> None:
     """ActRefused where who asks is none of those whom the settings let do this, or accept failed
     checks with it. To look is anybody's."""
     if isinstance(request, ActRequest):
-        acts = [request.kind, *(["accept"] if getattr(request, "accept", False) else [])]
+        acts = [request.kind, *(["accept"] if request.accepts else [])]
         for act in [] if request.dry_run else acts:
             check_may(settings, act, request.by)
 
