@@ -81,8 +81,8 @@ from tidemark.pipeline.model import StateLimits
 from tidemark.recompute.rewind.past_runs import PastRun
 from tidemark.runs.losses import Loss
 from tidemark.runs.removal import Removal
+from tidemark.runs.results.looks import StateRows
 from tidemark.runs.results.result import RunResult
-from tidemark.runs.results.state_rows import StateRows
 from tidemark.runs.status.pipeline_status import PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, TableOfRun
 from tidemark.runs.status.state import PipelineState

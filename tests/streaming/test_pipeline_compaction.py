@@ -19,7 +19,7 @@ from tests.streaming.kept_state import files_of, last_batch
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.requests import CompactionRequest, StateRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
-from tidemark.runs.results.state_rows import StateRows
+from tidemark.runs.results.looks import StateRows
 from tidemark.streaming.jobs.act import JobAct
 from tidemark.streaming.jobs.compact_state import compact_once
 from tidemark.streaming.jobs.read_state import read_once

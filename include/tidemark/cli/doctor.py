@@ -22,7 +22,7 @@ from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.requests import EngineRequest
-from tidemark.runs.results.engine_result import EngineResult
+from tidemark.runs.results.looks import EngineResult
 from tidemark.storage.bucket import make_bucket
 from tidemark.storage.root import why_missing
 from tidemark.storage.store_check import StoreFinding, check_store

@@ -14,7 +14,7 @@ from tidemark.cli.options import absolute, asked_pipeline
 from tidemark.cli.spark_log import temporary_log
 from tidemark.errors import SUCCESS
 from tidemark.runs.requests import StateRequest
-from tidemark.runs.results.state_rows import StateRows
+from tidemark.runs.results.looks import StateRows
 
 
 def read_state(request: StateRequest, in_json: bool, master: str) -> int:

@@ -22,7 +22,7 @@ from tidemark.pipeline.settings.masters import is_local_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.settings.storage_options import delta_options, spark_uri
 from tidemark.runs.requests import EngineRequest
-from tidemark.runs.results.engine_result import EngineResult
+from tidemark.runs.results.looks import EngineResult
 from tidemark.storage.files import remove_folder
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.streaming.jobs.entry import job_exit_code, reported

@@ -23,7 +23,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.requests import StateRequest
-from tidemark.runs.results.state_rows import StateRows
+from tidemark.runs.results.looks import StateRows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
 from tidemark.storage.warehouse import Warehouse

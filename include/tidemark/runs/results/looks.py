@@ -1,7 +1,9 @@
-"""The rows of a query's state, as a job that read them writes them to a file."""
+"""What jobs that only look came to, the content of their result files: the rows of a query's state,
+and what is wrong with the engine."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
@@ -26,3 +28,13 @@ class StateRows(Facts):
     rows: list[str] = Field(default_factory=list)
     delta: str | None = None
     error: RunError | None = None
+
+
+class EngineResult(Facts):
+    """Times in UTC; `found`: what was looked at, a line each; `error`: what is wrong, None where
+    all is well."""
+
+    started_at: datetime
+    ended_at: datetime
+    found: tuple[str, ...]
+    error: RunError | None
