@@ -14,7 +14,8 @@ from tests.quality.held import Held
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
 from tidemark.quality.conditions import judge_conditions
-from tidemark.quality.planned_rows import TablePublish, planned_rows
+from tidemark.quality.planned_rows import ROWS, TablePublish, planned_rows
+from tidemark.storage.duckdb_in_utc import arrow_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,8 @@ def test_duckdb_spark_and_python_find_the_same_rows_bad(
     rows = [window(start, key=key, total=draw.choice(values)) for start, key in starts]
     with planned_rows(publish_of(held, *rows)) as planned:
         by_duckdb = {one.check: one.unexpected for one in judge_conditions(planned)}
-        frame = spark.createDataFrame(planned.to_arrow())
+        found = planned.connection.sql(f"SELECT {planned.columns} FROM {ROWS}")
+        frame = spark.createDataFrame(arrow_of(found, planned.schema))
     by_spark = {text: frame.where(f"NOT ({text})").count() for text in TOLD}
     by_python = {text: sum(told(row) is False for row in rows) for text, told in TOLD.items()}
     assert by_duckdb == by_spark == by_python

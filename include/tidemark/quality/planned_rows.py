@@ -18,7 +18,6 @@ from tidemark.pipeline.checks import Severity
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.duckdb_in_utc import arrow_of
 
 ROWS = "rows_to_publish"
 
@@ -124,10 +123,6 @@ class PlannedRows:
             unexpected=unexpected,
             examples=self.examples(bad) if unexpected else (),
         )
-
-    def to_arrow(self) -> pa.Table:
-        """The rows themselves, with gold's types."""
-        return arrow_of(self.connection.sql(f"SELECT {self.columns} FROM {ROWS}"), self.schema)
 
 
 @contextmanager
