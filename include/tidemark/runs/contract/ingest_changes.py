@@ -77,14 +77,8 @@ def _event_time(old: Source, new: Source) -> Iterator[Difference]:
             "Bronze is laid out by the date of the event time, and windows, watermark and late "
             "rows follow from it: rows of before would be looked for under the wrong dates"
         )
-        yield Difference(
-            INGEST,
-            "source.event_time.column",
-            before.column,
-            after.column,
-            ChangeVerdict.NOT_ALLOWED,
-            reason,
-        )
+        what, verdict = "source.event_time.column", ChangeVerdict.NOT_ALLOWED
+        yield Difference(INGEST, what, before.column, after.column, verdict, reason)
     for name in ("format", "zone", "max_future", "max_jump", "accept_early_close"):
         one, other = (getattr(time, name) for time in (before, after))
         if one != other:

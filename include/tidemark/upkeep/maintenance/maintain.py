@@ -135,9 +135,9 @@ def check_no_maintenance_refused(pipeline: str, plans: tuple[MaintenancePlan, ..
 
 
 def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[MaintenancePlan]:
-    keep, results = settings.maintenance, Warehouse.of(pipeline.name, settings).results
+    keep, warehouse = settings.maintenance, Warehouse.of(pipeline.name, settings)
     # A table that is behind what rests on it is known by its version: a commit more would hide it.
-    found = find_losses(pipeline, Warehouse.of(pipeline.name, settings))
+    found = find_losses(pipeline, warehouse)
     behind = {loss.place: loss for loss in found if not loss.by_hand}
     for target in _targets(pipeline, settings):
         table = target.place.open()
@@ -150,8 +150,8 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield _plan_ops(pipeline, ageing, settings, now)
-    warehouse = Warehouse.of(pipeline.name, settings)
     yield from plan_generations(pipeline, warehouse, keep.retention, now)
+    results = warehouse.results
     yield plan_results(results.uri, results.files(), keep.result_retention, now)
 
 
