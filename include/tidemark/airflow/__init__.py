@@ -1,6 +1,8 @@
 """Airflow: a Dag for each pipeline file. The only package that imports Airflow.
 
-Its public API is what `dags/` uses; an Airflow that people already have needs no more.
+Its public API is what `dags/` uses; an Airflow that people already have needs no more. What takes
+long to load (delta-rs, Arrow, DuckDB, the readers of checkpoints) is imported within the functions
+that use it: parsing a Dag must not load it.
 """
 
 from __future__ import annotations

@@ -189,7 +189,6 @@ class JobOperator(PipelineOperator, SubmitOperator):
         with as_task_failure(self.doing):
             check_may_ask(request, settings)
         if self.begins_with_lease and not getattr(request, "dry_run", False):
-            # delta-rs, which parsing a Dag must not load.
             from tidemark.runs.pipeline_lease import check_lease
 
             with as_task_failure(self.doing):

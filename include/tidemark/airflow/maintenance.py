@@ -33,7 +33,6 @@ class MaintenanceOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what is due; a repeat does what is left."""
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.upkeep.maintenance.maintain import (
             check_no_maintenance_refused,
             maintain_pipeline,

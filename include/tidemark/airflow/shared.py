@@ -165,7 +165,6 @@ class SharedStreamOperator(SubmitOperator):
     def _without_spark(
         self, pipeline: Pipeline, context: Context, settings: Settings
     ) -> SharedRun | None:
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import at_once
         from tidemark.runs.preflight import SparkNeeded
         from tidemark.runs.without_spark import run_without_spark

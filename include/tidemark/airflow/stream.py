@@ -72,7 +72,6 @@ class StreamOperator(JobOperator):
         raise DownstreamTasksSkipped(tasks=list(self.followers))  # type: ignore[no-untyped-call]
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import at_once
         from tidemark.runs.preflight import SparkNeeded
         from tidemark.runs.without_spark import run_without_spark
@@ -164,7 +163,6 @@ def _succeeded_before(context: Context, pipeline: Pipeline, settings: Settings) 
 
 def is_last_run(run_id: str, pipeline: Pipeline, settings: Settings, of: str) -> bool:
     """Is a run the one before the run `of` a pipeline, by its own record?"""
-    # delta-rs and Arrow, which parsing a Dag must not load.
     from tidemark.runs.status.recent_runs import recent_runs
     from tidemark.storage.warehouse import Warehouse
 
@@ -186,7 +184,6 @@ def _published_idle(
 ) -> RunResult | None:
     """A run that publishes no row, published; None where the tasks for that have something to do or
     to tell: rows that an earlier run left, a check that fails or warns."""
-    # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
     from tidemark.quality.gate import validate_held
     from tidemark.runs.publish_held import leaves_all_golds, publish_and_record
 
@@ -201,7 +198,6 @@ def _published_idle(
 
 def run_of(pipeline: Pipeline, settings: Settings, context: Context) -> Run:
     """The run of a pipeline that a task's Dag run asks for."""
-    # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
     from tidemark.runs.run import Run
 
     (stands_for, trigger), started = schedule_of(context), started_by(context)

@@ -33,7 +33,6 @@ class CheckpointHousekeepingOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove what may go; a repeat removes what is left."""
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.upkeep.pipeline_housekeeping import (
             check_no_housekeeping_refused,
             housekeep_pipeline,
@@ -90,7 +89,6 @@ class StateCheckOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check and record; a repeat looks again."""
-        # delta-rs and Arrow, which parsing a Dag must not load.
         from tidemark.runs.status.recorded_status import record_status
         from tidemark.storage.warehouse import Warehouse
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
@@ -149,7 +147,6 @@ class CompactStateOperator(JobOperator):
         return {}
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> None:
-        # The readers of checkpoints, which parsing a Dag does without.
         from tidemark.checkpoint.state.check import StateVerdict
 
         wanted = (StateVerdict.DUE, StateVerdict.OVERDUE)

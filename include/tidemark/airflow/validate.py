@@ -55,7 +55,6 @@ class ValidateOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Validate; a repeat judges again, and records nothing that it has recorded."""
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import validate_held
 
         with as_task_failure("Validation"):
@@ -111,7 +110,6 @@ class PublishOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
-        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import validate_held
         from tidemark.runs.publish_held import publish_and_record
 

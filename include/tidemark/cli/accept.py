@@ -46,7 +46,6 @@ def accept(
     """
     given, loaded = asked_acceptance(reason is not None, reason, by, settings)
     found = find_pipeline(pipeline, loaded)
-    # delta-rs, which the other commands do without.
     from tidemark.runs.contract.accept import changes_to_accept
     from tidemark.runs.unfinished_act import unfinished_act
     from tidemark.runs.wall_clock import clock_faults

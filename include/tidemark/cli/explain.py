@@ -50,7 +50,6 @@ def explain(
     Reads only, takes no lease, and may work beside a run. Exits with 1 when several rows may be
     meant, which are listed then, and with --check when gold is not what bronze gives.
     """
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from dataclasses import replace
 
     from tidemark.cli.console import print_documents

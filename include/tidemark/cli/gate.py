@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def validated(pipeline: Pipeline, run: RunResult, uri: str, settings: Settings) -> RunResult:
     """The run after its validation, as its result file has it; its `error` says why it may not be
     published. Warnings are told on stderr."""
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import validate_held
 
     gated = validate_held(pipeline, run, uri, settings, datetime.now(UTC))

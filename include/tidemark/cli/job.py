@@ -72,7 +72,6 @@ def run_with_tables(
     id."""
     run_id = manual_run_id(datetime.now(UTC), id_of)
     if lease:
-        # delta-rs, which the other commands do without.
         from tidemark.runs.pipeline_lease import check_lease
 
         check_lease(pipeline, settings, run_id, lease)

@@ -34,7 +34,6 @@ def show_ledger(
     last: Annotated[int, typer.Option(metavar="N", min=1, help="The newest lines shown.")] = 20,
 ) -> None:
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.ledger.report import read_ledger
     from tidemark.storage.warehouse import Warehouse
 

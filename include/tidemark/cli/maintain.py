@@ -24,7 +24,6 @@ def maintain(
     left as it is because a reader is too far behind, with 75 where a run holds the lease.
     """
     found, loaded = asked_pipeline(pipeline, settings)
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.cli.console import print_documents
     from tidemark.cli.maintain_report import maintenance_json, print_plans
     from tidemark.upkeep.maintenance.maintain import (

@@ -36,7 +36,6 @@ def ops(
     Its name is `tidemark_NAME`. It names the pipelines that are there now: print it anew when one
     comes or goes. In DuckDB it needs the extension `delta`.
     """
-    # delta-rs, which the other commands do without.
     from tidemark.storage.ops_of_all import ops_parts
 
     parts = ops_parts(name, load_settings(settings))

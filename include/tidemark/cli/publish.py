@@ -54,7 +54,6 @@ def publish(
     """
     accepted, loaded = asked_acceptance(accept, reason, by, settings)
     found = find_pipeline(pipeline, loaded)
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures
     from tidemark.runs.publish_held import publish_and_record
     from tidemark.runs.results.newest_result import held_run

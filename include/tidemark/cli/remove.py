@@ -27,7 +27,6 @@ def remove(
     works on it, and while tables of other pipelines join with its bronze. What it has read stays:
     landed files, topics, tables of others. There is no way back.
     """
-    # delta-rs, which the other commands do without.
     from tidemark.runs import removal
     from tidemark.runs.acceptance import check_may
 

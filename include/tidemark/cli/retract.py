@@ -26,7 +26,6 @@ def retract(
     went well, 1 when it is refused or something must be mended first, 75 when running again can
     help.
     """
-    # delta-rs, which the other commands do without.
     from tidemark.recompute.retract.result import RetractResult, retract_lines
 
     found, loaded = asked_pipeline(request.pipeline, request.settings)

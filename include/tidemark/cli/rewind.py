@@ -40,7 +40,6 @@ def rewind(
     if not apply:
         _plan(found, loaded, request, in_json)
         return
-    # delta-rs, which the other commands do without.
     from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 
     if request.lacks_reason:

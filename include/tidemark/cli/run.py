@@ -135,7 +135,6 @@ def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
     settings, run_id, hold = asked.settings, asked.run_id, asked.hold
     found = find_pipeline(pipeline, settings)
     leave_pandas_out_of_a_run(found)
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import at_once
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.run import Run

@@ -50,7 +50,6 @@ def status(
     Of one pipeline, also its tables and its last ten runs. Writes nothing and starts nothing. Exits
     with 0 where nothing is amiss, else from 19 on, by the pipeline that is worst off.
     """
-    # delta-rs and Arrow, which the other commands do without.
     from tidemark.cli.status_report import print_pipeline, print_status_overview, print_statuses
     from tidemark.runs.status.recorded_status import all_statuses
 

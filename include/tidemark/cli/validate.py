@@ -129,7 +129,6 @@ def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | No
         places = Places(settings.root, pipeline.name)
         if not list_folder(places.checkpoints, settings.storage_options):
             return [], None
-        # delta-rs, which files alone do without.
         from tidemark.runs.contract.check import compare_contracts, contract_refusal
 
         compared = compare_contracts(pipeline, settings)

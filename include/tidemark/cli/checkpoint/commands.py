@@ -35,7 +35,6 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of
 @checkpoint.command()
 def inspect(place: Place, json: Json = False, settings: SettingsFile = None) -> None:
     """Show what a checkpoint holds: batches, watermark, sources, state, files."""
-    # The readers of all formats, which the other commands do without.
     from tidemark.cli.checkpoint.show import show_overviews
     from tidemark.cli.checkpoint.targets import find_targets
 

@@ -119,7 +119,6 @@ def _of_path(target: CheckpointTarget, apply: bool, batches: int) -> Housekeepin
 def _of_pipeline(
     pipeline: Pipeline, settings: Settings, apply: bool
 ) -> dict[str, HousekeepingPlan | None]:
-    # delta-rs, Arrow and DuckDB, which a path does without.
     from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline, plan_pipeline
 
     now = datetime.now(UTC)

@@ -124,7 +124,6 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarget, ...]:
     limits = pipeline.advanced.state.limits
-    # delta-rs, which a path does without.
     from tidemark.gold.state import gold_state
     from tidemark.storage.warehouse import Warehouse
 

@@ -134,7 +134,6 @@ def _usable(time: datetime) -> datetime | None:
 
 def _by_text(written: str) -> Callable[[Any], datetime | None]:
     """A function from a value to the time that a run reads of it, None where that is none."""
-    # Arrow takes a tenth of a second to load, which other commands do without.
     from tidemark.judge.event_time import text_reader
 
     tells_zone = written == RFC_1123 or datetime_pattern(written).tells_zone

@@ -41,7 +41,6 @@ def judge_sample(
     pipeline: Pipeline, sample: Sample, settings: Settings, now: datetime
 ) -> SampleVerdict:
     """The verdict of a batch of the pipeline whose time is `now`, and which has these rows."""
-    # Arrow takes a tenth of a second to load, which other commands do without.
     from tidemark.judge.rules import rules_of
     from tidemark.sources.kinds import row_origin
     from tidemark.sources.source import Slice

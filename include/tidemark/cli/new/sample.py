@@ -291,7 +291,6 @@ def _encoding(heads: Sequence[bytes]) -> tuple[str, list[str]]:
 
 def _records(text: str, form: CsvFormat) -> list[list[str]]:
     """The texts of the first records that are whole."""
-    # Arrow takes a tenth of a second to load, which other commands do without.
     from tidemark.sources.formats.csv_records import fields_of, records
 
     written = CsvForm(**form.model_dump())

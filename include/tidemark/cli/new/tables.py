@@ -65,7 +65,6 @@ def sampled_table(given: str, settings: Settings, pipeline: str) -> SourceSample
 def _found_table(given: str, settings: Settings, pipeline: str) -> tuple[str, SourceTable]:
     """The table, and how `source.delta.table` names it: a path counts from the root, as it does
     there, or from this folder, as that of a file does."""
-    # delta-rs, which other commands do without.
     from tidemark.sources.delta.table import open_table
 
     places = Places(settings.root, pipeline)

@@ -42,7 +42,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def sampled_topic(given: str, settings: Settings, pipeline: str) -> SourceSample:
     """The topic of a connection, with its first messages."""
-    # The client takes a tenth of a second to load, which other commands do without.
     from tidemark.sources.kafka.client import KafkaCluster
 
     kafka = _named(given, settings)

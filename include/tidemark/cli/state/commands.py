@@ -30,7 +30,6 @@ def show_state(place: Place, json: Json = False, settings: SettingsFile = None) 
     Exit codes: 0 healthy, 10 due for compaction, 11 overdue, 13 unknown, 14 cannot be rebuilt;
     1 and 75 where it could not be told. Of a pipeline, the largest in use.
     """
-    # The readers of all formats, which the other commands do without.
     from tidemark.cli.checkpoint.targets import find_targets
     from tidemark.cli.state.show import show_states
 

@@ -133,7 +133,6 @@ def tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
 
 def _show(pipeline: Pipeline, places: Places) -> int:
     """Print what there is; FAILED where that is a trial that fails."""
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.cli.trial.report import print_trial
 
     print_trial(pipeline, places, report_console())
