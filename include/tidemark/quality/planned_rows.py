@@ -24,12 +24,13 @@ ROWS = "rows_to_publish"
 
 @dataclass(frozen=True)
 class TablePublish:
-    """What one table's publish starts from: gold as it was found, the plan from there, and the
-    rows of `changes` that it takes, with their `_commit_version`. `run_id` is who publishes."""
+    """What one table's publish starts from: gold as it was found, which is `kept`, the plan from
+    there, and the rows of `changes` that it takes, with their `_commit_version`. `run_id` is who
+    publishes."""
 
     name: str
     operator: Operator
-    gold: DeltaTable
+    kept: DeltaTable
     plan: PublishPlan
     changes: pa.Table
     run_id: str
@@ -37,15 +38,11 @@ class TablePublish:
     @property
     def schema(self) -> pa.Schema:
         """Gold's columns."""
-        return schema_of(self.gold)
-
-    @property
-    def kept(self) -> DeltaTable:
-        return self.gold
+        return schema_of(self.kept)
 
     def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """The tables `before` and `written` of `windows_to_write`."""
-        return windows_to_write(self.gold, self.changes, self.operator, self.plan, self.run_id)
+        return windows_to_write(self.kept, self.changes, self.operator, self.plan, self.run_id)
 
 
 class WholePublish(Protocol):
