@@ -63,15 +63,15 @@ from tidemark.cli.explain_report import print_story
 from tidemark.cli.lease import lease_lines
 from tidemark.cli.ledger import ledger_table
 from tidemark.cli.main import app
-from tidemark.cli.maintain_report import print_plans
+from tidemark.cli.maintain import print_plans
 from tidemark.cli.many import Ended, print_ended
 from tidemark.cli.new.commands import proposed_facts
 from tidemark.cli.rejects import print_reject, print_rejects
 from tidemark.cli.remove import print_removal
 from tidemark.cli.report import print_result
 from tidemark.cli.rewind import print_runs
+from tidemark.cli.state.commands import print_rows
 from tidemark.cli.state.compact import plans_table
-from tidemark.cli.state.read import print_rows
 from tidemark.cli.state.show import print_state
 from tidemark.cli.status_report import print_pipeline, print_status_overview
 from tidemark.cli.trial.report import rows_table

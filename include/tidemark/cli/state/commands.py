@@ -7,14 +7,23 @@ and 75 as everywhere: it could not be told. The other commands exit as jobs do.
 
 from __future__ import annotations
 
+import sys
+from json import dumps, loads
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
+from tidemark.cli.console import report_console, report_table
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.help import Group
-from tidemark.cli.options import Master, SettingsFile, asks
+from tidemark.cli.job import run_job
+from tidemark.cli.options import Master, SettingsFile, absolute, asked_pipeline, asks
+from tidemark.cli.spark_log import temporary_log
 from tidemark.runs.requests import CompactionRequest, StateRequest
+from tidemark.runs.results.looks import StateRows
 
 state = typer.Typer(
     cls=Group,
@@ -60,6 +69,39 @@ def compact(
 @asks(StateRequest, arguments=("table",))
 def read_state_rows(request: StateRequest, json: Json = False, master: Master = "local[*]") -> None:
     """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
-    from tidemark.cli.state.read import read_state
+    _, settings = asked_pipeline(request.pipeline, request.settings, master)
+    # The result's file is for this command only: rows of state stay nowhere else.
+    with TemporaryDirectory(prefix="tidemark-") as folder:
+        place = {"result": str(Path(folder, "rows.json"))}
+        place |= {"delta": absolute(request.delta)} if request.delta else {}
+        asked = request.model_copy(update=place)
+        result = run_job(StateRows, asked, settings, master, log=temporary_log())
+    if result.error:
+        print(f"{result.error.type}: {result.error.message}", file=sys.stderr)
+        raise typer.Exit(failure_exit_code(result.error))
+    if json:
+        print(dumps([loads(row) for row in result.rows], indent=2))
+    else:
+        print_rows(result)
 
-    raise typer.Exit(read_state(request, json, master))
+
+def print_rows(result: StateRows) -> None:
+    """Print the rows, and how many there are."""
+    table = report_table(*result.columns)
+    for text in result.rows:
+        row = loads(text)
+        table.add_row(*(_cell(row[name]) for name in result.columns))
+    console = report_console()
+    console.print(table)
+    what = f"differ from batch {result.since:,}" if result.since is not None else "are held"
+    shown = f"; {len(result.rows):,} are shown" if len(result.rows) < result.count else ""
+    summary = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
+    console.print(summary)
+    if result.delta:
+        console.print(f"All of them are in the Delta table {result.delta}")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())
+    return "null" if value is None else str(value)
