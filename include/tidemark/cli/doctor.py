@@ -17,8 +17,8 @@ from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, SettingsFile
-from tidemark.errors import FAILED, RETRY, PipelineInvalid, TidemarkError
-from tidemark.pipeline.load import load_pipeline, pipeline_files
+from tidemark.errors import FAILED, RETRY, TidemarkError
+from tidemark.pipeline.load import load_pipelines
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.requests import EngineRequest
@@ -94,15 +94,10 @@ def _findings(
 
 def _pipelines(settings: Settings) -> StoreFinding:
     """Files that are not right stop nobody else's runs, so they are told, and no problem."""
-    good, bad = 0, []
-    for file in pipeline_files(settings.pipelines_folder):
-        try:
-            load_pipeline(file)
-            good += 1
-        except PipelineInvalid:
-            bad.append(file.stem)
-    invalid = f"; not valid: {', '.join(bad)} (`tidemark validate` says why)" if bad else ""
-    return StoreFinding("pipelines", f"{good} in {settings.pipelines}{invalid}")
+    good, bad = load_pipelines(settings.pipelines_folder)
+    names = ", ".join(Path(one.file).stem for one in bad)
+    invalid = f"; not valid: {names} (`tidemark validate` says why)" if bad else ""
+    return StoreFinding("pipelines", f"{len(good)} in {settings.pipelines}{invalid}")
 
 
 def _connection(name: str) -> StoreFinding:
