@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.commit_point import commit_point
@@ -246,7 +245,8 @@ def contract_refusal(
     lines.append("Nothing was written: tables and checkpoints are as the last run left them.")
     anew = sorted({one.query for one in refused if one.verdict is ChangeVerdict.NEW_GENERATION})
     if anew:
-        rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
+        bronze = Warehouse.of(pipeline.name, settings).bronze.open()
+        rows = 0 if bronze is None else bronze.count()
         also = " and bronze be written again" if INGEST in anew else ""
         tables = ", ".join(name for name in anew if name != INGEST) or "its tables"
         lines.append(
@@ -315,14 +315,6 @@ def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> 
     )
     # What is published is judged by the checks of today.
     return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
-
-
-def _rows(bronze: TablePlace) -> int:
-    table = bronze.open()
-    if table is None:
-        return 0
-    files = pa.table(table.get_add_actions(flatten=True))
-    return int(pc.sum(files["num_records"]).as_py() or 0)
 
 
 def left_begun(query: RecordedQuery, warehouse: Warehouse) -> bool:
