@@ -196,7 +196,9 @@ class JobOperator(PipelineOperator, SubmitOperator):
         self.application = job_file(self.request_type.job)
         self.application_args = request.arguments()
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
-        before = self._earlier_result(uri, settings)
+        before = None
+        with as_task_failure("Reading the result"), suppress(ResultUnreadable):
+            before = read_result(self.result_type, uri, settings.storage_options)
         submit_error = self._submit(context)
         result = self._written_result(uri, settings, submit_error)
         # A Dag run that was deleted and made again has the same id, tries and result file.
@@ -242,11 +244,6 @@ class JobOperator(PipelineOperator, SubmitOperator):
                 f"{self.doing} was not started: its parameters are none that can be used. "
                 f"{fault_of(error).replace('argument --', 'The parameter ')}."
             ) from error
-
-    def _earlier_result(self, uri: str, settings: Settings) -> Any:
-        with as_task_failure("Reading the result"), suppress(ResultUnreadable):
-            return read_result(self.result_type, uri, settings.storage_options)
-        return None
 
     def _written_result(
         self, uri: str, settings: Settings, submit_error: AirflowException | None

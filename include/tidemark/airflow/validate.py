@@ -81,14 +81,10 @@ class ValidateOperator(PipelineOperator):
 
 def _log_verdicts(log: Any, found: ValidationResult) -> None:
     for verdict in found.verdicts:
-        log.info(_line(verdict))
+        failed = "failed" if verdict in failures([verdict]) else "warning"
+        log.info("%s: %s", "kept" if verdict.passed else failed, verdict_line(verdict))
     if found.data_docs:
         log.info("Data Docs: %s", found.data_docs)
-
-
-def _line(verdict: Any) -> str:
-    failed = "failed" if verdict in failures([verdict]) else "warning"
-    return f"{'kept' if verdict.passed else failed}: {verdict_line(verdict)}"
 
 
 class PublishOperator(PipelineOperator):

@@ -55,7 +55,17 @@ def validate_held(
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
     result = end_step(run, uri, settings, "validate", begin, now, failure)
-    return Gated(result, _validation_result(result, found, now))
+    validation = ValidationResult(
+        pipeline=result.pipeline,
+        run_id=result.run_id,
+        outcome="failed" if result.error else "passed",
+        verdicts=found.verdicts,
+        data_docs=found.data_docs,
+        started_at=now,
+        ended_at=result.ended_at,
+        error=result.error,
+    )
+    return Gated(result, validation)
 
 
 def accept(
@@ -96,16 +106,3 @@ def at_once(tell: Callable[[Validated], None]) -> Mapping[str, Step]:
         publish_run(run.pipeline, outcome, publish_note(run.run_id, started), run.warehouse)
 
     return {"validate": validate, "publish": publish}
-
-
-def _validation_result(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
-    return ValidationResult(
-        pipeline=run.pipeline,
-        run_id=run.run_id,
-        outcome="failed" if run.error else "passed",
-        verdicts=found.verdicts,
-        data_docs=found.data_docs,
-        started_at=now,
-        ended_at=run.ended_at,
-        error=run.error,
-    )

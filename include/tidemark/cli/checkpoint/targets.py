@@ -101,25 +101,20 @@ def _is_place(given: str) -> bool:
 
 
 def reached(uri: str, settings: Path | None) -> FilePlace:
-    """A path or URI with the storage options that reach it."""
-    return FilePlace(uri, _options(uri, settings))
+    """A path or URI with the settings' storage options, which one on this machine does without."""
+    options: Mapping[str, str] = {}
+    if not is_local(uri):
+        try:
+            options = load_settings(settings).storage_options
+        except SettingsInvalid:
+            if settings is not None:
+                raise
+    return FilePlace(uri, options)
 
 
 def _at(given: str, settings: Path | None) -> CheckpointTarget:
     uri = absolute(given).rstrip("/") or "/"
     return CheckpointTarget(uri, reached(uri, settings))
-
-
-def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
-    """The settings' storage options, which a place on this machine does without."""
-    if is_local(uri):
-        return {}
-    try:
-        return load_settings(settings).storage_options
-    except SettingsInvalid:
-        if settings is not None:
-            raise
-        return {}
 
 
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarget, ...]:
