@@ -50,6 +50,4 @@ class PipelineTaskGroup(TaskGroup):
         named = settings_of(settings, root, used)
         with self:
             places = Places(used.root, loaded.name)
-            pipeline_tasks(
-                loaded, places, str(path), conn_id, named["settings_file"], named["root"]
-            )
+            pipeline_tasks(loaded, places, conn_id, pipeline_file=str(path), **named)

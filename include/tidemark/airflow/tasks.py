@@ -50,24 +50,17 @@ def settings_of(
 def pipeline_tasks(
     pipeline: Pipeline,
     places: Places,
-    pipeline_file: str,
     conn_id: str,
-    settings_file: str | None,
-    root: str | None,
     skipped_when_idle: bool = False,
+    **files: Any,
 ) -> list[BaseOperator]:
     """The tasks, in their order, in the Dag or group that is open. `skipped_when_idle`: those after
     the first are skipped where a run has changed nothing, which whatever waits for them would be
-    too.
+    too. `files` are what each task reads: `pipeline_file`, `settings_file` and `root`.
 
     The first tasks each need the one before; those after `publish` are teardowns: they run whatever
     became of it, and what follows a group of these tasks does not wait for them.
     """
-    files: dict[str, Any] = {
-        "pipeline_file": pipeline_file,
-        "settings_file": settings_file,
-        "root": root,
-    }
     stream = StreamOperator(task_id="stream", doc_md=TASK_DOCS["stream"], conn_id=conn_id, **files)
     held = XComArg(stream, key="result")
     validate = ValidateOperator(
