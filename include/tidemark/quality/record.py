@@ -75,7 +75,10 @@ def record_verdicts(
     named = {"pipeline": run.pipeline, "run": run.run_id, "started_at": run.started_at}
     written = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
-    validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *written])
+    said = json.dumps(
+        [{"accepted": reason, "started": str(run.started_at)}, *written], sort_keys=True
+    )
+    validation = hashlib.sha256(said.encode()).hexdigest()[:16]
     last = _newest(table, run, accepted is not None)
     if accepted is not None and last:
         # One of before the newest validation overrides nothing of it.
@@ -111,7 +114,10 @@ def _newest(table: DeltaTable, run: JudgedRun, accepted: bool) -> list[dict[str,
         & (ds.field("started_at") == pa.scalar(run.started_at, TIME))
         & (is_override if accepted else ~is_override)
     )
-    rows = dataset_of(table, _of_run(run)).to_table(filter=own).to_pylist()
+    # Files of other runs are left out by their statistics, and not opened.
+    escaped = run.run_id.replace("'", "''")
+    its = dataset_of(table, f"pipeline = '{run.pipeline}' AND run = '{escaped}'")
+    rows = its.to_table(filter=own).to_pylist()
     last = max((row["time"] for row in rows), default=None)
     return [row for row in rows if row["time"] == last]
 
@@ -124,13 +130,3 @@ def _row(verdict: CheckVerdict) -> dict[str, Any]:
 def _verdict(row: Mapping[str, Any]) -> CheckVerdict:
     values = {name: row[name] for name in CheckVerdict.model_fields}
     return CheckVerdict.model_validate(values | {"examples": json.loads(row["examples"])})
-
-
-def _digest(rows: Sequence[Mapping[str, Any]]) -> str:
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _of_run(run: JudgedRun) -> str:
-    """Files of other runs are left out by their statistics, and not opened."""
-    escaped = run.run_id.replace("'", "''")
-    return f"pipeline = '{run.pipeline}' AND run = '{escaped}'"
