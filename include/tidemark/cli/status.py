@@ -1,10 +1,4 @@
-"""`tidemark status`: how pipelines stand, and what is to be done, on one screen.
-
-Exit codes, the largest of several pipelines: 0 well, working, or not run yet; 19 where gold lacks
-windows of which a measure fails, and all else is well; 20 held, 21 killed,
-22 failed, which the next run sets right; 23 overdue, 24 stopped, 25 an invalid file, 26 unknown,
-where somebody must act.
-"""
+"""`tidemark status`: how pipelines stand, and what is to be done, on one screen."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The commands of `tidemark checkpoint`: their arguments and exit codes.
 
-Exit codes of `doctor`, the largest of several checkpoints: 0 clean end; 10 new; 11 no-data batch
-due; 12 killed in a batch, which runs again; 13 in a format that is not known here; 14 damaged.
-1 and 75 as everywhere: it could not be told. `housekeep` exits with 0, or with the doctor's code
-where it is refused for a checkpoint; `rewind`, `repair` and `restore` exit with 1 where they are.
+`housekeep` exits with 0, or with the doctor's code where it is refused for a checkpoint; `rewind`,
+`repair` and `restore` exit with 1 where they are.
 """
 
 from __future__ import annotations

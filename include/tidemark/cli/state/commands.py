@@ -1,9 +1,5 @@
-"""The commands of `tidemark state`: their arguments and exit codes.
-
-Exit codes of `show`, the largest of several checkpoints: 0 healthy, also where there is no state;
-10 due for compaction; 11 overdue; 13 in a format that is not known here; 14 cannot be rebuilt; 1
-and 75 as everywhere: it could not be told. The other commands exit as jobs do.
-"""
+"""The commands of `tidemark state`: their arguments and exit codes, which are those of jobs but for
+`show`."""
 
 from __future__ import annotations
 
