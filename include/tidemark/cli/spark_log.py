@@ -7,7 +7,7 @@ told Spark another configuration of log4j keeps that, and sees what it says.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
@@ -43,11 +43,12 @@ def has_own_configuration(environment: Mapping[str, str]) -> bool:
         return True
     if any("log4j" in environment.get(name, "") for name in _TELLING):
         return True
-    return any(
-        found.suffix in _ENDINGS
-        for folder in _configuration_folders(environment)
-        for found in folder.glob("log4j2*")
-    )
+    # Where spark-submit looks for configuration.
+    home = environment.get("SPARK_HOME")
+    folder = environment.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    if not folder:
+        return False
+    return any(found.suffix in _ENDINGS for found in Path(folder).glob("log4j2*"))
 
 
 def logging_to(log: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -61,11 +62,3 @@ def _quoted(option: str) -> str:
     """A JVM's option with quotes, as Spark's launcher takes it apart: a path may hold spaces."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _configuration_folders(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where spark-submit looks for configuration."""
-    if folder := environment.get("SPARK_CONF_DIR"):
-        yield Path(folder)
-    elif home := environment.get("SPARK_HOME"):
-        yield Path(home, "conf")
