@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 
 from tidemark.pipeline.checks import Freshness, RejectedShare, RowsPerRun, Severity
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.reasons import NO_FAULTS
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.rows_to_judge import RowsToJudge
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.newest_event import newest_event
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.warehouse import Warehouse
 
@@ -105,15 +105,14 @@ def _rows_before(runs: DeltaTable, judged: RowsToJudge, number: int) -> list[int
 def _freshness(
     rule: Freshness, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
 ) -> CheckVerdict:
-    bronze = Warehouse.of(pipeline.name, settings).bronze.open()
-    column = pipeline.source.event_time.column
-    newest = newest_event_ms(bronze, column) if bronze is not None else None
+    bronze = Warehouse.of(pipeline.name, settings).bronze
+    newest = newest_event(bronze, pipeline.source.event_time.column)
     now = run.scheduled_at or run.started_at
     passed, observed = False, "no event was accepted yet"
     if newest is not None:
-        behind = now - instant_of(newest)
+        behind = now - newest
         passed = behind <= rule.at_most
-        observed = f"newest event {instant_text(newest)}, {_distance(behind)}"
+        observed = f"newest event {instant_text(epoch_ms(newest))}, {_distance(behind)}"
     return CheckVerdict(
         table=None,
         check=f"freshness at most {duration_text(rule.at_most)}",

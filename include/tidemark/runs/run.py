@@ -24,7 +24,7 @@ from tidemark.runs.clocks import Clock, clocks_of
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import SourceHandle
-from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.newest_event import newest_event
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.file_place import Fence, unfenced
@@ -236,9 +236,6 @@ def _newest_event(run: Run) -> datetime | None:
     """That of bronze, by the statistics of its files; None where they cannot be read: what a run
     came to is told all the same."""
     try:
-        bronze = run.warehouse.bronze.open()
-        column = run.pipeline.source.event_time.column
-        newest = newest_event_ms(bronze, column) if bronze is not None else None
-        return None if newest is None else instant_of(newest)
+        return newest_event(run.warehouse.bronze, run.pipeline.source.event_time.column)
     except Exception:  # noqa: BLE001  see above
         return None

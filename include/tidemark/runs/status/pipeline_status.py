@@ -16,7 +16,6 @@ from tidemark.errors import LeaseHeld
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.kinds import operator_of
-from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
@@ -33,7 +32,7 @@ from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.runs.wall_clock import clock_faults
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
-from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.newest_event import newest_event
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.held import Clocks
@@ -152,12 +151,11 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     )
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
-    event_time = pipeline.source.event_time.column
     return PipelineStatus(
         name,
         found.state,
         found.next_step,
-        newest_event=_newest_event(warehouse.bronze, event_time),
+        newest_event=newest_event(warehouse.bronze, pipeline.source.event_time.column),
         state_bytes=state_bytes(warehouse.upkeep, name),
         tables=tables,
         runs=runs,
@@ -176,12 +174,6 @@ def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:
         return None
     asking = this_process("status", "status")
     return HeldLease(record, decide(record, asking, now))
-
-
-def _newest_event(place: TablePlace, column: str) -> datetime | None:
-    bronze = place.open()
-    newest = newest_event_ms(bronze, column) if bronze is not None else None
-    return None if newest is None else instant_of(newest)
 
 
 def state_bytes(upkeep: TablePlace, pipeline: str) -> int | None:

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -25,6 +26,13 @@ def newest_event_ms(table: DeltaTable, column: str) -> int | None:
         return None
     newest = max((value for value in actions[name].to_pylist()), default=None)
     return None if newest is None else epoch_ms(_in_utc(newest))
+
+
+def newest_event(place: TablePlace, column: str) -> datetime | None:
+    """`newest_event_ms` of a table that may not be there, as an instant in UTC."""
+    table = place.open()
+    newest = None if table is None else newest_event_ms(table, column)
+    return None if newest is None else instant_of(newest)
 
 
 def newest_event_us(bronze: DeltaTable, column: str) -> int | None:
