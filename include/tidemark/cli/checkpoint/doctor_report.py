@@ -50,11 +50,8 @@ def print_losses(console: Console, losses: Sequence[Loss]) -> None:
 
 def verdict_text(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the batch where it has one."""
-    return (
-        f"{diagnosis.verdict} {diagnosis.batch}"
-        if diagnosis.verdict is CheckpointVerdict.KILLED
-        else str(diagnosis.verdict)
-    )
+    killed = diagnosis.verdict is CheckpointVerdict.KILLED
+    return f"{diagnosis.verdict} {diagnosis.batch}" if killed else str(diagnosis.verdict)
 
 
 def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
@@ -63,7 +60,8 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
         "verdict": str(diagnosis.verdict),
         "batch": diagnosis.batch,
         "sentence": diagnosis.sentence,
-    } | {"findings": [asdict(finding) for finding in diagnosis.findings]}
+        "findings": [asdict(finding) for finding in diagnosis.findings],
+    }
 
 
 def _finding(finding: Finding) -> ReportTable:

@@ -278,15 +278,11 @@ class Overview:
 
     def as_json(self) -> dict[str, object]:
         """The summary, with times as text beside the numbers."""
-        text = {
-            name: None if value is None else instant_text(value)
-            for name, value in (
-                ("watermark", self.watermark_ms),
-                ("batch_time", self.batch_time_ms),
-                ("newest_event", self.newest_event_ms),
-            )
-        }
-        return asdict(self) | text
+        facts = asdict(self)
+        for name in ("watermark", "batch_time", "newest_event"):
+            value = facts[f"{name}_ms"]
+            facts[name] = None if value is None else instant_text(value)
+        return facts
 
 
 def overview(

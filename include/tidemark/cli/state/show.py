@@ -54,11 +54,9 @@ def show_states(targets: CheckpointTargets, in_json: bool) -> int:
 
 def _check(target: CheckpointTarget, targets: CheckpointTargets) -> StateCheck | None:
     facts = read_target(target, targets)
-    return (
-        None
-        if facts is None
-        else check_state(inventory(facts, target.known.keeps_state), target.limits)
-    )
+    if facts is None:
+        return None
+    return check_state(inventory(facts, target.known.keeps_state), target.limits)
 
 
 _BAR = 20
