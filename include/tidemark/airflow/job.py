@@ -73,7 +73,8 @@ class SubmitOperator(SettingsOperator, SparkSubmitOperator):
         if self._hook is None:
             return
         acts = [self._end_job, super().on_kill]
-        for act in reversed(acts) if self._on_cluster else acts:
+        on_cluster = self._hook._connection["deploy_mode"] == "cluster"
+        for act in reversed(acts) if on_cluster else acts:
             act()
 
     def _master(self) -> tuple[str, str]:
@@ -128,10 +129,6 @@ class SubmitOperator(SettingsOperator, SparkSubmitOperator):
         if left := end_processes(session_members(process.pid), GRACE):
             pids = ", ".join(str(mark.pid) for mark in left)
             self.log.error("These processes of the job could not be ended: %s", pids)
-
-    @property
-    def _on_cluster(self) -> bool:
-        return bool(self._hook and self._hook._connection["deploy_mode"] == "cluster")
 
     @property
     def _exit_status(self) -> int | None:

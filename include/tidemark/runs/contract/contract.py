@@ -16,7 +16,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.operators.calendars.rules import rules_of
 from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.model import CalendarTable, Pipeline, Table
+from tidemark.pipeline.model import CalendarTable, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -128,21 +128,18 @@ def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
     if query == INGEST:
         return Contract(query=query, pipeline=pipeline)
     table = pipeline.tables[query]
+    # What a kind of table sets by itself.
+    own = {PROVIDER: provider_class(table.state_store)} if table.state_store else {}
     return Contract(
         query=query,
         keys=tuple(KeyColumn(name=key) for key in table.keys),
         measures=tuple(
             MeasureColumn(name=name, expression=sql) for name, sql in table.measures.items()
         ),
-        settings={**_fixed_settings(pipeline, settings), **_of_kind(table)},
+        settings={**_fixed_settings(pipeline, settings), **own},
         pipeline=pipeline,
         zone_rules=rules_of(table.window.zone) if isinstance(table, CalendarTable) else None,
     )
-
-
-def _of_kind(table: Table) -> dict[str, str]:
-    """What a kind of table sets by itself."""
-    return {PROVIDER: provider_class(table.state_store)} if table.state_store else {}
 
 
 def read_contract(place: str, options: Options) -> Contract | None:

@@ -123,7 +123,9 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
     check_root(settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
-    lease = _lease(warehouse, now)
+    record, lease = read_lease(warehouse.places.lease, warehouse.options), None
+    if record is not None and not record.released:
+        lease = HeldLease(record, decide(record, this_process("status", "status"), now))
     recorded = warehouse.runs.open()
     runs = recent_runs(recorded, name, RECENT)
     judged = runs
@@ -166,14 +168,6 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
 def _found_the_lease_taken(runs: Sequence[RecentRun]) -> bool:
     """Did all of them, and so nothing?"""
     return all(run.error_class == LeaseHeld.__name__ for run in runs)
-
-
-def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:
-    record = read_lease(warehouse.places.lease, warehouse.options)
-    if record is None or record.released:
-        return None
-    asking = this_process("status", "status")
-    return HeldLease(record, decide(record, asking, now))
 
 
 def state_bytes(upkeep: TablePlace, pipeline: str) -> int | None:
