@@ -47,7 +47,6 @@ class PipelineTaskGroup(TaskGroup):
         # The Dag's go before ours, which Airflow would take for more particular ones.
         given = {**self.dag.default_args, **self.default_args, **(default_args or {})}
         self.default_args = {**task_defaults(used), **given}
-        named = settings_of(settings, root, used)
+        files: dict[str, Any] = {"pipeline_file": str(path), **settings_of(settings, root, used)}
         with self:
-            places = Places(used.root, loaded.name)
-            pipeline_tasks(loaded, places, conn_id, pipeline_file=str(path), **named)
+            pipeline_tasks(loaded, Places(used.root, loaded.name), conn_id, **files)
