@@ -14,8 +14,8 @@ by all of its generations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from tidemark.runs.repair_ops import move_ops_tables
 from tidemark.runs.status.recorded_status import record_status
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import TIME, WRITTEN_AT
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_in_use, generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -148,8 +148,7 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
             yield MaintenancePlan(target.name, loss.place, refused=why, advice=loss.way_out)
         else:
             yield plan_table(target, table, keep, now)
-    for ageing in ageing_tables(pipeline, settings, now):
-        yield _plan_ops(pipeline, ageing, settings, now)
+    yield from _plans_of_ops(pipeline, warehouse, settings, now)
     yield from plan_generations(pipeline, warehouse, keep.retention, now)
     results = warehouse.results
     yield plan_results(results.uri, results.files(), keep.result_retention, now)
@@ -169,18 +168,35 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
             yield MaintainedTable(f"{name}/views/{view}", tables.view(name, view))
 
 
-def _plan_ops(
-    pipeline: Pipeline, ageing: Ageing, settings: Settings, now: datetime
-) -> MaintenancePlan:
-    """Nobody reads these tables commit by commit, so their logs need not be longer than readers of
-    a version take."""
-    target = MaintainedTable(f"ops/{ageing.place.uri.rpartition('/')[2]}", ageing.place)
+def _plans_of_ops(
+    pipeline: Pipeline, warehouse: Warehouse, settings: Settings, now: datetime
+) -> Iterator[MaintenancePlan]:
+    """Of the pipeline's own tables of `ops/` that are there.
+
+    A row ages from when it was written, by its writer's clock, and never by the time that its run
+    stood for: a run of now may stand for any. `ops/batches` keeps all of its rows: a ledger that is
+    built anew needs them. Nobody reads these tables commit by commit, so their logs need not be
+    longer than readers of a version take.
+    """
     keep = settings.maintenance.model_copy(update={"log_retention": settings.maintenance.retention})
-    plan = plan_table(target, ageing.table, keep, now)
-    going = old_rows(ageing, pipeline.name)
-    if going is None:
-        return plan
-    return replace(plan, parts=(going, *plan.parts), keep_rows=ageing.stays)
+    before = now - keep.ops_retention
+    old = f"written before {instant_text(epoch_ms(before))}"
+    published = last_published(pipeline, warehouse)
+    rules: tuple[tuple[OpsPlace, Callable[[DeltaTable], ds.Expression | None], str], ...] = (
+        (warehouse.batches, lambda _: None, old),
+        (warehouse.upkeep, lambda _: _since("time", before), old),
+        (warehouse.quality, lambda _: _since("time", before), old),
+        (warehouse.runs, partial(_of_runs, before, published), old),
+        (warehouse.ledger, partial(_of_ledger, before), f"{old}; lines that do not balance stay"),
+    )
+    for place, stays_of, why in rules:
+        if (table := place.own.open()) is None:
+            continue
+        target = MaintainedTable(f"ops/{place.uri.rpartition('/')[2]}", place)
+        plan, stays = plan_table(target, table, keep, now), stays_of(table)
+        if stays is not None and (going := _old_rows(table, pipeline.name, stays, why)):
+            plan = replace(plan, parts=(going, *plan.parts), keep_rows=stays)
+        yield plan
 
 
 def plan_results(
@@ -222,38 +238,6 @@ def _share(part: Part) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Ageing:
-    """A table of `ops/`, and which of its rows stay; None: all do.
-
-    A row ages from when it was written, by its writer's clock, and never by the time that its run
-    stood for: a run of now may stand for any. `ops/batches` keeps all of its rows: a ledger that is
-    built anew needs them.
-    """
-
-    place: TablePlace
-    table: DeltaTable
-    stays: ds.Expression | None
-    reason: str = ""
-
-
-def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ageing]:
-    """The pipeline's own tables of `ops/` that are there. `now` is in UTC."""
-    tables = Warehouse.of(pipeline.name, settings)
-    before = now - settings.maintenance.ops_retention
-    rules = (
-        (tables.batches, lambda _: None, ""),
-        (tables.upkeep, lambda _: _since("time", before), ""),
-        (tables.quality, lambda _: _since("time", before), ""),
-        (tables.runs, partial(_of_runs, before, last_published(pipeline, tables)), ""),
-        (tables.ledger, partial(_of_ledger, before), "; lines that do not balance stay"),
-    )
-    for place, stays, more in rules:
-        if (table := place.own.open()) is not None:
-            why = f"written before {instant_text(epoch_ms(before))}{more}"
-            yield Ageing(place, table, stays(table), why)
-
-
 def _of_runs(before: datetime, published: datetime | None, table: DeltaTable) -> ds.Expression:
     """Of a version that did not note when a row was written, its run's start stands for that."""
     stays = _since("started_at", before)
@@ -274,15 +258,13 @@ def _notes_when_written(table: DeltaTable) -> bool:
     return any(field.name == WRITTEN_AT for field in table.schema().fields)
 
 
-def old_rows(ageing: Ageing, pipeline: str) -> Part | None:
+def _old_rows(table: DeltaTable, pipeline: str, stays: ds.Expression, reason: str) -> Part | None:
     """The rows that go, counted; None where none do. Only files that may hold such are opened."""
-    if ageing.stays is None:
-        return None
-    known = dataset_of(ageing.table, f"pipeline = '{pipeline}'")
+    known = dataset_of(table, f"pipeline = '{pipeline}'")
     own = ds.field("pipeline") == pipeline
     number = known.count_rows(filter=own)
-    going = number - known.count_rows(filter=own & ageing.stays)
-    return Part(Work.OLD_ROWS, number, None, going, None, ageing.reason) if going else None
+    going = number - known.count_rows(filter=own & stays)
+    return Part(Work.OLD_ROWS, number, None, going, None, reason) if going else None
 
 
 def _since(column: str, instant: datetime) -> ds.Expression:
