@@ -53,7 +53,11 @@ def plan_generations(
     pipeline: Pipeline, warehouse: Warehouse, keep: timedelta, now: datetime
 ) -> Iterator[MaintenancePlan]:
     """A plan for each checkpoint that is not in use; `now` is in UTC. None where gold is gone: then
-    nobody can tell which one is."""
+    nobody can tell which one is.
+
+    All of its files go together, `keep` after the last of them was written and the generation in
+    use was begun, where that can be told.
+    """
     for name in pipeline.tables:
         gold = warehouse.gold(name).open()
         if gold is None:
@@ -65,27 +69,16 @@ def plan_generations(
             is_lost = number > max(used, left) and checkpoint.last_batch("commits") is not None
             if number == used or is_lost:
                 continue
-            if files := warehouse.file_at(checkpoint.uri).files():
-                yield plan_generation(name, number, checkpoint.uri, files, begun, keep, now)
-
-
-def plan_generation(
-    table: str,
-    number: int,
-    uri: str,
-    files: Mapping[str, FileFacts],
-    since: datetime | None,
-    keep: timedelta,
-    now: datetime,
-) -> MaintenancePlan:
-    """All files of a checkpoint go together, `keep` after the last of them was written and the
-    generation in use was begun, `since` (None: longer ago than can be told). Pure."""
-    written = [facts.modified for facts in files.values()]
-    last = max(written if since is None else [since, *written])
-    going = tuple(sorted(files)) if last < now - keep else ()
-    reason = f"not in use for {duration_text(keep)}" if going else "there is still a way back to it"
-    part = Part.of_files(Work.FORMER_CHECKPOINTS, files, going, reason)
-    return MaintenancePlan(f"{table}, generation {number}", uri, (part,), remove=going)
+            if not (files := warehouse.file_at(checkpoint.uri).files()):
+                continue
+            written = [facts.modified for facts in files.values()]
+            last = max(written if begun is None else [begun, *written])
+            going = tuple(sorted(files)) if last < now - keep else ()
+            unused = f"not in use for {duration_text(keep)}"
+            reason = unused if going else "there is still a way back to it"
+            part = Part.of_files(Work.FORMER_CHECKPOINTS, files, going, reason)
+            former = f"{name}, generation {number}"
+            yield MaintenancePlan(former, checkpoint.uri, (part,), remove=going)
 
 
 def plan_maintenance(
