@@ -19,7 +19,7 @@ finish that could not read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,18 +198,9 @@ def _adding_since(bronze: Loss, column: str, first_ms: int) -> HandCommit | None
     """The first commit by hand that only adds rows, with event times from then on or with such as
     are not known."""
     for commit in bronze.by_hand:
-        newest = _newest_events(commit, column)
-        if any(event is None or event >= first_ms for event in newest):
-            return commit
+        for added in () if commit.removed else commit.added:
+            stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
+            newest = stats.get("maxValues", {}).get(column)
+            if newest is None or epoch_ms(utc_instant(newest)) >= first_ms:
+                return commit
     return None
-
-
-def _newest_events(commit: HandCommit, column: str) -> Iterator[int | None]:
-    """The newest event of each file that a commit adds without removing any, in milliseconds; None
-    where its statistics do not tell."""
-    if commit.removed:
-        return
-    for added in commit.added:
-        stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
-        newest = stats.get("maxValues", {}).get(column)
-        yield None if newest is None else epoch_ms(utc_instant(newest))
