@@ -15,7 +15,9 @@ from tidemark.storage.result_file import RunError
 def print_result(result: RunResult, uri: str) -> None:
     """Print the result to stdout, and its error to stderr."""
     console = report_console()
-    console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome_text(result)}")
+    ended = "held, not published" if result.held else "succeeded and published"
+    outcome = "failed" if result.error else ended
+    console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome}")
     console.print(rows_table(result))
     if result.rows.offsets is not None:
         console.print(offsets_text(result.rows))
@@ -41,13 +43,6 @@ def print_result(result: RunResult, uri: str) -> None:
             f"\n{result.error.type}: {result.error.message}\n{advice(result.error)}",
             file=sys.stderr,
         )
-
-
-def outcome_text(result: RunResult) -> str:
-    """How far the run came, in a word or two."""
-    if result.error:
-        return "failed"
-    return "held, not published" if result.held else "succeeded and published"
 
 
 def rows_table(result: RunResult) -> ReportTable:

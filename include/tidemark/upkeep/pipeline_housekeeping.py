@@ -17,7 +17,7 @@ from datetime import datetime
 from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping
 from tidemark.checkpoint.housekeeping.plan_housekeeping import Keep, plan_housekeeping
-from tidemark.checkpoint.housekeeping.stock import CheckpointStock, take_stock
+from tidemark.checkpoint.housekeeping.stock import take_stock
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
 from tidemark.ledger.copied_batches import CopiedQuery, copy_batches
@@ -96,7 +96,8 @@ def _plan(
     if not one.place.names():
         return Kept(one, None), None
     taken, known = take_stock(one.place, kept), QueryFacts()
-    batches, logs_from = _committed(taken), None
+    last, logs_from = taken.facts.commits.newest, None
+    batches = tuple(b for b in taken.facts.offsets.batches if last is not None and b <= last)
     if one.generation is not None:
         mode = pipeline.tables[one.table].output_mode
         known = QueryFacts(output_mode=mode, keeps_state=one.keeps_state)
@@ -124,8 +125,3 @@ def first_unpublished(checkpoint: Checkpoint, batches: Sequence[int], published:
         except CheckpointUnreadable:
             break
     return batches[0] if batches else None
-
-
-def _committed(stock: CheckpointStock) -> tuple[int, ...]:
-    last = stock.facts.commits.newest
-    return tuple(b for b in stock.facts.offsets.batches if last is not None and b <= last)

@@ -172,7 +172,10 @@ def print_plan(console: Console, plan: ChangePlan, act: Act) -> None:
 
 def _print_change(console: Console, change: CheckpointChange, act: Act) -> None:
     table = report_table("files of", ">files", ">bytes", "~first ones")
-    for kind, names in _by_kind(change.removed).items():
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for name in change.removed:
+        by_kind[name.partition("/")[0]].append(name)
+    for kind, names in by_kind.items():
         size = sum(change.listed.get(name, 0) for name in names)
         shown_first = [name for name in names if not name.endswith(".crc")][:2]
         table.add_row(kind, f"{len(names):,}", f"{size:,}", ", ".join(shown_first))
@@ -249,13 +252,6 @@ def _list(console: Console, head: str, sentences: Iterable[str]) -> None:
         console.print(f"{head}: {sentence}")
     if len(every) > _SHOWN:
         console.print(f"{head}: and {len(every) - _SHOWN} more; --json tells all")
-
-
-def _by_kind(names: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        found[name.partition("/")[0]].append(name)
-    return found
 
 
 def plan_as_json(plan: ChangePlan, act: Act) -> dict[str, object]:

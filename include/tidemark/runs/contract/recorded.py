@@ -102,15 +102,8 @@ def as_it_ran(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
 
 def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
     """Of each table in a later generation, the version of bronze that it was computed from."""
-    seeds = {table: seed_of(table, warehouse) for table in pipeline.tables}
-    return {table: seed for table, seed in seeds.items() if seed is not None}
-
-
-def seed_of(table: str, warehouse: Warehouse) -> int | None:
-    """The version of bronze that a table was computed from; None where it is in its first
-    generation."""
-    seed = begun_from(table, warehouse)
-    return None if seed is None else seed.bronze
+    seeds = {table: begun_from(table, warehouse) for table in pipeline.tables}
+    return {table: seed.bronze for table, seed in seeds.items() if seed is not None}
 
 
 def begun_from(table: str, warehouse: Warehouse) -> Seed | None:
