@@ -36,10 +36,10 @@ def check_pattern(pattern: str) -> None:
         raise ValueError("has a part that Java and Python read differently (`(?…`, `\\p`, `&&`)")
 
 
-def check_starting(text: str) -> None:
-    """ValueError where it is none of earliest, latest and a time with its zone."""
-    if text not in ("earliest", "latest"):
-        starting_time(text)
+def check_starting(starting: str | dict[str, dict[int, int]]) -> None:
+    """ValueError where it is none of earliest, latest, a time with its zone, and offsets."""
+    if isinstance(starting, str) and starting not in ("earliest", "latest"):
+        starting_time(starting)
 
 
 def starting_time(text: str) -> datetime:

@@ -34,6 +34,7 @@ from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from tidemark.pipeline import delta_columns, event_time_formats, kafka_columns, names, schedules
+from tidemark.pipeline.checked import checked
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
@@ -46,11 +47,6 @@ from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import has_pattern, plain_name, split_files
 
 
-def _column_name(name: str) -> str:
-    names.check_column_name(name)
-    return name
-
-
 def _field_path(said: object) -> object:
     if isinstance(said, str):
         said = said.split(".")
@@ -59,80 +55,33 @@ def _field_path(said: object) -> object:
     return said
 
 
-def _table_name(name: str) -> str:
-    names.check_folder_name(name, "table")
-    return name
-
-
-def _lookup_name(name: str) -> str:
-    names.check_folder_name(name, "lookup")
-    return name
-
-
-def _view_name(name: str) -> str:
-    names.check_folder_name(name, "view")
-    return name
-
-
-def _rule_name(name: str) -> str:
+def _check_rule_name(name: str) -> None:
     if names.find_control_character(name) or name != name.strip():
         raise ValueError("cannot name a rule: it is printed, on one line and without blanks around")
     if name.casefold() in REASONS:
         raise ValueError("is a reason that rejects have without a rule; choose another name")
-    return name
 
 
-def _kafka_column_name(name: str) -> str:
-    return name if name in kafka_columns.TYPES else _column_name(name)
+def _check_kafka_column(name: str) -> None:
+    if name not in kafka_columns.TYPES:
+        names.check_column_name(name)
 
 
-def _topic(name: str) -> str:
-    kafka_columns.check_topic(name)
-    return name
-
-
-def _starting(value: str | dict[str, dict[int, int]]) -> str | dict[str, dict[int, int]]:
-    if isinstance(value, str):
-        kafka_columns.check_starting(value)
-    return value
-
-
-def _zone(name: str) -> str:
-    event_time_formats.check_zone(name)
-    return name
-
-
-def _files(pattern: str) -> str:
-    split_files(pattern)
-    return pattern
-
-
-def _encoding(name: str) -> str:
+def _check_encoding(name: str) -> None:
     try:
         # Codecs of bytes, such as zlib, are none.
         "".encode(name)
         codecs.getincrementaldecoder(name)
     except LookupError:
         raise ValueError(f"`{name}` is no encoding of text that is known here") from None
-    return name
 
 
-def _python_class(text: str) -> str:
-    split_python(text)
-    return text
-
-
-def _schedule(text: str) -> str:
-    schedules.check_schedule(text)
-    return text
-
-
-ColumnName = Annotated[str, AfterValidator(_column_name)]
-KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
-TopicName = Annotated[str, AfterValidator(_topic)]
-TableName = Annotated[str, AfterValidator(_table_name)]
-LookupName = Annotated[str, AfterValidator(_lookup_name)]
-ViewName = Annotated[str, AfterValidator(_view_name)]
+ColumnName = Annotated[str, checked(names.check_column_name)]
+KafkaColumnName = Annotated[str, checked(_check_kafka_column)]
+TopicName = Annotated[str, checked(kafka_columns.check_topic)]
+TableName = Annotated[str, checked(names.check_folder_name, "table")]
+LookupName = Annotated[str, checked(names.check_folder_name, "lookup")]
+ViewName = Annotated[str, checked(names.check_folder_name, "view")]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 _FieldPath = Annotated[
@@ -210,12 +159,12 @@ class EventTime(_Model):
     """Where a row's event time stands, and how it is written."""
 
     column: str = Field(description="A column of type timestamp")
-    format: str = Field(
+    format: Annotated[str, checked(event_time_formats.check_format)] = Field(
         default="iso8601",
         description="iso8601, rfc_1123, epoch_seconds, epoch_millis, epoch_micros, or a Spark "
         "datetime pattern such as `dd/MMM/yyyy:HH:mm:ss Z`",
     )
-    zone: str | None = Field(
+    zone: Annotated[str, checked(event_time_formats.check_zone)] | None = Field(
         default=None,
         description="The zone of text that has none, as in Europe/Vienna or UTC; without it "
         "such text is rejected",
@@ -235,19 +184,6 @@ class EventTime(_Model):
         description="Allows max_future above the watermark's delay, so that an accepted event "
         "can close windows early",
     )
-
-    @field_validator("format")
-    @classmethod
-    def _known_format(cls, value: str) -> str:
-        event_time_formats.check_format(value)
-        return value
-
-    @field_validator("zone")
-    @classmethod
-    def _known_zone(cls, value: str | None) -> str | None:
-        if value is not None:
-            event_time_formats.check_zone(value)
-        return value
 
     @model_validator(mode="after")
     def _zone_has_an_effect(self) -> Self:
@@ -272,7 +208,7 @@ class RowRule(_Model):
     """A rule for rows: those for which its condition is true are rejected by its name, or accepted
     and counted under it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_rule_name)] = Field(
+    name: Annotated[str, Field(min_length=1, max_length=100), checked(_check_rule_name)] = Field(
         description="What rejects have as their reason, or counts are told by"
     )
     reject: Expression | None = None
@@ -419,7 +355,7 @@ class CsvFormat(_Model):
         max_length=1,
         description="What stands before a quote within quotes; without it the quote is doubled",
     )
-    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
+    encoding: Annotated[str, checked(_check_encoding)] = Field(
         default="utf-8", description="utf-8, utf-16, iso-8859-1, windows-1252 …"
     )
     nulls: _Texts = Field(
@@ -455,7 +391,7 @@ FileFormat = Literal["json_lines", "json_document", "csv", "parquet", "avro"]
 class FilesSource(Source):
     """Where rows come from and what an accepted row looks like."""
 
-    files: Annotated[str, AfterValidator(_files)] = Field(
+    files: Annotated[str, checked(split_files)] = Field(
         description="Files below the root, or an absolute URI that the settings list under "
         "`sources`: FOLDER/NAME-PATTERN, or FOLDER/**/NAME-PATTERN for all folders below"
     )
@@ -516,7 +452,7 @@ class KafkaTopics(_Model):
     topics: Annotated[tuple[TopicName, ...], Field(strict=False)] = Field(
         default=(), description="Several topics"
     )
-    pattern: str | None = Field(
+    pattern: Annotated[str, checked(kafka_columns.check_pattern)] | None = Field(
         default=None,
         description="All topics whose whole name matches this regular expression, those that come "
         "later too",
@@ -524,7 +460,7 @@ class KafkaTopics(_Model):
     connection: str = Field(description="Its name among the settings' `connections`")
     starting: Annotated[
         str | dict[TopicName, dict[_Partition, _Offset]],
-        AfterValidator(_starting),
+        checked(kafka_columns.check_starting),
         BeforeValidator(kafka_columns.with_numbers),
     ] = Field(
         default="earliest",
@@ -554,13 +490,6 @@ class KafkaTopics(_Model):
         description="With `changes`: the column that tells rows apart, as the message's key has "
         "it; or several that do together",
     )
-
-    @field_validator("pattern")
-    @classmethod
-    def _is_a_pattern(cls, value: str | None) -> str | None:
-        if value is not None:
-            kafka_columns.check_pattern(value)
-        return value
 
     @model_validator(mode="after")
     def _names_topics_once(self) -> Self:
@@ -1024,7 +953,7 @@ class CalendarWindow(_Model):
     length: Literal["1 day"] | None = Field(
         default=None, description="Beside a zone another way to say `calendar: day`"
     )
-    zone: Annotated[str, AfterValidator(_zone)] = Field(
+    zone: Annotated[str, checked(event_time_formats.check_zone)] = Field(
         description="As in Europe/Vienna, of the IANA database"
     )
     starts: Weekday = Field(default="monday", description="The first day of a week")
@@ -1237,7 +1166,7 @@ class Partner(_Model):
 class Fold(_Model):
     """A Python class that folds a key's rows in the order of their event times."""
 
-    python: Annotated[str, AfterValidator(_python_class)] = Field(
+    python: Annotated[str, checked(split_python)] = Field(
         description="FILE:Class; the file lies below the folder of the pipelines' files"
     )
     timeout: PositiveDuration = Field(
@@ -1511,10 +1440,12 @@ def lookups_named(
 class Pipeline(_Model):
     """One source, one bronze table, one or more aggregates."""
 
-    name: str = Field(description="The file's name without its ending")
+    name: Annotated[str, checked(names.check_folder_name, "pipeline")] = Field(
+        description="The file's name without its ending"
+    )
     description: str | None = None
     owner: str | None = Field(default=None, description="Airflow's owner of the Dag")
-    schedule: Annotated[str, AfterValidator(_schedule)] | None = Field(
+    schedule: Annotated[str, checked(schedules.check_schedule)] | None = Field(
         default=None, description="Five cron fields or a preset such as @hourly; none: by hand"
     )
     source: Annotated[
@@ -1618,12 +1549,6 @@ class Pipeline(_Model):
             name: table.model_copy(update={"checks": checks.get(name, ()), "views": {}})
             for name, table in self.tables.items()
         }
-
-    @field_validator("name")
-    @classmethod
-    def _usable_name(cls, value: str) -> str:
-        names.check_folder_name(value, "pipeline")
-        return value
 
     @model_validator(mode="after")
     def _max_future_is_the_delay(self) -> Self:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from tidemark.pipeline.checked import checked
 from tidemark.pipeline.durations import PositiveDuration, duration_text
 from tidemark.pipeline.schedules import check_schedule
 
@@ -14,11 +15,6 @@ _DAY = timedelta(days=1)
 # Delta's log tells which files a table no longer has for so long
 # (`delta.deletedFileRetentionDuration`, its default).
 _LONGEST = timedelta(days=7)
-
-
-def _schedule(text: str) -> str:
-    check_schedule(text)
-    return text
 
 
 class Maintenance(BaseModel):
@@ -31,7 +27,7 @@ class Maintenance(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schedule: Annotated[str, AfterValidator(_schedule)] = "@daily"
+    schedule: Annotated[str, checked(check_schedule)] = "@daily"
     retention: PositiveDuration = _LONGEST
     log_retention: PositiveDuration = timedelta(days=30)
     ops_retention: PositiveDuration = timedelta(days=90)

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,6 +25,7 @@ from pydantic import (
 )
 
 from tidemark.errors import SettingsInvalid
+from tidemark.pipeline.checked import checked
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
 from tidemark.pipeline.settings.connections import Connection, beside, secrets_in_file
@@ -51,19 +51,13 @@ FILE = Path("include/settings.yaml")
 ACTS = ("accept", "backfill", "erase", "migrate", "remove", "replay", "retract", "rewind")
 
 
-def _changeable(name: str) -> str:
-    check_spark_setting(name)
-    return name
-
-
-def _act(name: str) -> str:
+def _check_act(name: str) -> None:
     if name not in ACTS:
         raise ValueError(f"`{name}` is no act; allowed: {', '.join(ACTS)}")
-    return name
 
 
-_Act = Annotated[str, AfterValidator(_act)]
-_SparkName = Annotated[str, AfterValidator(_changeable)]
+_Act = Annotated[str, checked(_check_act)]
+_SparkName = Annotated[str, checked(check_spark_setting)]
 _Text = Annotated[str, BeforeValidator(as_text)]
 
 
