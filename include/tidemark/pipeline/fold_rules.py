@@ -15,6 +15,9 @@ from tidemark.pipeline.yaml_file import Document, KeyPath
 
 # What tells the outputs of an episode apart, in gold and `changes`.
 NUMBER = "number"
+_NUMBERED = "is kept for a column of a fold's table: which of an episode's outputs a row is"
+# What is said of a column that the platform has itself.
+IN_USE = f"is kept for a column of the platform; kept: {', '.join(names.COLUMNS_IN_USE)}"
 
 FoldCode = Mapping[str, dict[str, str]]
 
@@ -36,13 +39,13 @@ def find_broken_folds(
     taken = {names.folded(key): f"the key `{key}`" for key in keys}
     for place, key in enumerate(keys):
         if names.folded(key) == NUMBER:
-            yield document.problem((*path, "group_by", place), _numbered(), value=key)
+            yield document.problem((*path, "group_by", place), _NUMBERED, value=key)
     for name in section(section(table, "fold"), "emits"):
         place_of = (*path, "fold", "emits", name)
         if names.folded(name) == NUMBER:
-            yield document.problem(place_of, _numbered(), value=name, at_key=True)
+            yield document.problem(place_of, _NUMBERED, value=name, at_key=True)
         elif names.folded(name) in names.COLUMNS_IN_USE:
-            yield document.problem(place_of, in_use(), value=name, at_key=True)
+            yield document.problem(place_of, IN_USE, value=name, at_key=True)
         if other := taken.get(names.folded(name)):
             message = f"has the same name as {other}"
             yield document.problem(place_of, message, value=name, at_key=True)
@@ -127,12 +130,3 @@ def write_fold_code(pipeline: Pipeline, folder: Path) -> None:
         for path, source in table.code.items() if isinstance(table, FoldTable) else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(source, encoding="utf-8")
-
-
-def in_use() -> str:
-    """What is said of a column that the platform has itself."""
-    return f"is kept for a column of the platform; kept: {', '.join(names.COLUMNS_IN_USE)}"
-
-
-def _numbered() -> str:
-    return "is kept for a column of a fold's table: which of an episode's outputs a row is"

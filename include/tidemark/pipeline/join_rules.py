@@ -73,24 +73,12 @@ def find_broken_joins(
     scope: Scope,
     partners: dict[str, Pipeline | NoPartner],
 ) -> Iterator[Problem]:
-    """The problems of all tables that join, but for those of their measures."""
+    """The problems of all joins, but for those of their tables' keys and measures."""
     for table_name, table in section(usable, "tables").items():
         written = section(section(document.content, "tables"), table_name)
         if isinstance(table, dict) and table_kind(written) is JoinTable:
             path: KeyPath = ("tables", table_name)
-            yield from _names(document, path, table)
             yield from _join(document, path, name, table, scope, partners)
-
-
-def _names(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
-    message = "is kept in a table that joins for the number of matches"
-    for number, key in enumerate(table.get("group_by") or ()):
-        if isinstance(key, str) and names.folded(key) == MATCHES:
-            yield document.problem((*path, "group_by", number), message, value=key)
-    for measure in section(table, "measures"):
-        if names.folded(measure) == MATCHES:
-            place = (*path, "measures", measure)
-            yield document.problem(place, message, value=measure, at_key=True)
 
 
 def _join(

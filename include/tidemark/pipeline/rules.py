@@ -30,8 +30,9 @@ from tidemark.pipeline.expressions.sql import (
     keeps_no_bound,
     names_read,
 )
-from tidemark.pipeline.fold_rules import find_broken_folds, in_use
+from tidemark.pipeline.fold_rules import IN_USE, find_broken_folds
 from tidemark.pipeline.join_rules import (
+    MATCHES,
     NoPartner,
     find_broken_joins,
     joined_scope,
@@ -49,6 +50,7 @@ from tidemark.pipeline.model import (
     LOCAL_DATE,
     CalendarTable,
     FoldTable,
+    JoinTable,
     Pipeline,
     SessionTable,
     source_kind,
@@ -249,7 +251,7 @@ def _table(
 ) -> Iterator[Problem]:
     yield from _output_mode(document, path, table)
     yield from _stream(document, path, table)
-    yield from _local_date(document, path, table)
+    yield from _kept_names(document, path, table)
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
@@ -327,15 +329,19 @@ def _stream(document: Document, path: KeyPath, table: Section) -> Iterator[Probl
             yield document.problem((*path, key), message, value=value)
 
 
-def _local_date(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
-    if table_kind(table) is not CalendarTable:
-        return
-    message = "is kept in a table of a zone's calendar for the first day of its windows"
+def _kept_names(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+    """Keys and measures by a name that tables of a kind have for a column of their own."""
+    kept = {}
+    if table_kind(table) is CalendarTable:
+        message = "is kept in a table of a zone's calendar for the first day of its windows"
+        kept[LOCAL_DATE] = message
+    if table_kind(section(section(document.content, "tables"), str(path[-1]))) is JoinTable:
+        kept[MATCHES] = "is kept in a table that joins for the number of matches"
     for number, key in enumerate(table.get("group_by") or ()):
-        if isinstance(key, str) and names.folded(key) == LOCAL_DATE:
+        if isinstance(key, str) and (message := kept.get(names.folded(key))):
             yield document.problem((*path, "group_by", number), message, value=key)
     for measure in section(table, "measures"):
-        if names.folded(measure) == LOCAL_DATE:
+        if message := kept.get(names.folded(measure)):
             place = (*path, "measures", measure)
             yield document.problem(place, message, value=measure, at_key=True)
 
@@ -344,7 +350,7 @@ def _key(
     document: Document, path: KeyPath, key: str, before: list[str], scope: Scope
 ) -> Iterator[Problem]:
     if names.folded(key) in names.COLUMNS_IN_USE:
-        yield document.problem(path, in_use(), value=key)
+        yield document.problem(path, IN_USE, value=key)
         return
     if names.folded(key) in map(names.folded, before):
         yield document.problem(path, "stands twice among the keys", value=key)
@@ -377,7 +383,7 @@ def _measures(
     faults = check_measures({str(name): good.get(name, "") for name in written}, scope)
     for name, expression in good.items():
         if names.folded(name) in names.COLUMNS_IN_USE:
-            yield document.problem((*path, name), in_use(), value=name, at_key=True)
+            yield document.problem((*path, name), IN_USE, value=name, at_key=True)
         if other := taken.get(names.folded(name)):
             message = f"has the same name as {other}"
             yield document.problem((*path, name), message, value=name, at_key=True)
