@@ -15,6 +15,7 @@ from tidemark.pipeline.expectations import expectation_faults
 from tidemark.pipeline.expressions.kinds import BINARY, NESTED, Kind, kind_of_name
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_types
+from tidemark.pipeline.fold_rules import NUMBER
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import LOCAL_DATE, RANK, CalendarTable, WindowTable, table_kind
@@ -66,29 +67,20 @@ def find_broken_checks(
 def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str, Kind]]:
     """The names of gold's columns, and their types in Spark as far as they can be told."""
     found = {name: KnownName(name, spark_type(kind)) for name, kind in _OF_GOLD.items()}
-    kinds = {known.name: kind_of_name(known) for known in found.values()}
     for key in table.get("group_by") or ():
         if isinstance(key, str) and (known := known_name(key, scope)):
             found[folded(key)] = KnownName(key, known.type)
-            kinds[key] = kind_of_name(known)
-    if table_kind(table) is CalendarTable:
-        found[LOCAL_DATE] = KnownName(LOCAL_DATE, spark_type("date"))
-        kinds[LOCAL_DATE] = kind_of_name(found[LOCAL_DATE])
-    if "join" in table:
-        found[MATCHES] = KnownName(MATCHES, spark_type("bigint"))
-        kinds[MATCHES] = kind_of_name(found[MATCHES])
-    for name, text in {**section(section(table, "fold"), "emits"), **_numbered(table)}.items():
+    further = {LOCAL_DATE: "date"} if table_kind(table) is CalendarTable else {}
+    further |= {MATCHES: "bigint"} if "join" in table else {}
+    further |= section(section(table, "fold"), "emits")
+    further |= {NUMBER: "bigint"} if "fold" in table else {}
+    for name, text in further.items():
         found[folded(name)] = KnownName(name, spark_type(text) if isinstance(text, str) else None)
-        kinds[name] = kind_of_name(found[folded(name)])
+    kinds = {known.name: kind_of_name(known) for known in found.values()}
     for name, expression in section(table, "measures").items():
-        problems, kinds[name] = measure_types(expression, scope)
-        found[folded(name)] = KnownName(name, problems)
+        type_, kinds[name] = measure_types(expression, scope)
+        found[folded(name)] = KnownName(name, type_)
     return found, kinds
-
-
-def _numbered(table: Section) -> dict[str, str]:
-    """What tells the outputs of a fold's episode apart."""
-    return {"number": "bigint"} if "fold" in table else {}
 
 
 def _row(
