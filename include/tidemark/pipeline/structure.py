@@ -34,6 +34,11 @@ _EXPECTED = {
     "int_from_float": "a whole number",
 }
 _AS_A_MAPPING = "type: long, nullable: false"
+# Fields of a Pipeline that are no keys of its file.
+_NOT_GIVEN = {
+    "name": "the file's name is the pipeline's name",
+    "partners": "a join's other pipeline is found by its own file",
+}
 _MAPPINGS = ("model_type", "model_attributes_type")
 
 
@@ -42,14 +47,11 @@ def structural_problems(document: Document, name: str) -> tuple[list[Problem], d
     is near one that is not there is taken for it in the document, once it is told."""
     problems = _taken_for_near_keys(document, name)
     content = dict(document.content)
-    if "name" in content:
-        del content["name"]
-        message = "is not given in the file: the file's name is the pipeline's name"
-        problems.append(document.problem(("name",), message, at_key=True))
-    if "partners" in content:
-        del content["partners"]
-        message = "is not given in the file: a join's other pipeline is found by its own file"
-        problems.append(document.problem(("partners",), message, at_key=True))
+    for key, where in _NOT_GIVEN.items():
+        if key in content:
+            del content[key]
+            message = f"is not given in the file: {where}"
+            problems.append(document.problem((key,), message, at_key=True))
     usable = copy.deepcopy(content)
     for path, details in _by_place(_details(content, name), content).items():
         problems += _problems(document, details, path, name)
@@ -72,8 +74,8 @@ def _taken_for_near_keys(document: Document, name: str) -> list[Problem]:
 
 def _typos(document: Document, name: str) -> Iterator[tuple[KeyPath, Problem]]:
     found: set[KeyPath] = set()
-    details = _details(_without_own_names(document.content), name)
-    for detail in details:
+    given = {key: value for key, value in document.content.items() if key not in _NOT_GIVEN}
+    for detail in _details(given, name):
         if detail["type"] != "extra_forbidden":
             continue
         path = _path(detail, document.content)
@@ -85,10 +87,6 @@ def _typos(document: Document, name: str) -> Iterator[tuple[KeyPath, Problem]]:
         if near is not None and near not in beside and (*path[:-1], near) not in found:
             found.add((*path[:-1], near))
             yield path, problem
-
-
-def _without_own_names(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in content.items() if key not in ("name", "partners")}
 
 
 def _details(content: Mapping[str, Any], name: str) -> list[ErrorDetails]:
@@ -232,7 +230,7 @@ def _known_keys(path: KeyPath, content: Mapping[str, Any]) -> list[str]:
     if model is Window:
         # A table that names no kind's own key is taken for one of windows.
         written += Session.model_fields
-    return [key for key in written if model is not Pipeline or key not in ("name", "partners")]
+    return [key for key in written if model is not Pipeline or key not in _NOT_GIVEN]
 
 
 def _model_of(path: KeyPath, content: Mapping[str, Any]) -> type[BaseModel]:
