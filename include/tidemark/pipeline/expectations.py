@@ -8,7 +8,7 @@ at each parse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -262,7 +262,8 @@ def _argument_faults(
         if name in arguments and name in allowed:
             faults = list(_column_faults(name, arguments[name], expected.types, columns))
             yield from faults
-            kinds += [] if faults else _kinds_of(arguments[name], columns)
+            named = arguments[name] if name == COLUMN_LIST else [arguments[name]]
+            kinds += [] if faults else [columns[one] for one in named]
     if len(kinds) == 2 and expected.needs == PAIR:
         try:
             compared_pair(arguments, columns, or_equal=None)
@@ -275,10 +276,6 @@ def _argument_faults(
             bound = expected.bounds if name in _BOUNDS else None
             if fault := _fault(name, arguments[name], bound or kind, expected):
                 yield ExpectationFault(name, fault)
-
-
-def _kinds_of(named: str | Sequence[str], columns: Kinds) -> list[Kind]:
-    return [columns[name] for name in ([named] if isinstance(named, str) else named)]
 
 
 def _column_faults(
@@ -312,10 +309,6 @@ def _one_of(*allowed: Any) -> Callable[[Any, Kind, Expected], None]:
             raise Untranslated(f"takes one of {words}, and has {value!r}")
 
     return rule
-
-
-def _bound(value: Any, kind: Kind, expected: Expected) -> None:
-    check_value(kind, value)
 
 
 def _share(value: Any, kind: Kind, expected: Expected) -> None:
@@ -372,7 +365,7 @@ def _ignored(value: Any, kind: Kind, expected: Expected) -> None:
 
 
 _RULES: Mapping[str, Callable[[Any, Kind, Expected], None]] = {
-    **dict.fromkeys(_BOUNDS, _bound),
+    **dict.fromkeys(_BOUNDS, lambda value, kind, _: check_value(kind, value)),
     **dict.fromkeys(("strict_min", "strict_max", "ties_okay", "or_equal"), _one_of(True, False)),
     "mostly": _share,
     "value": _count,

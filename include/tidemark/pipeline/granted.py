@@ -24,14 +24,12 @@ from tidemark.pipeline.source_files import has_pattern
 def check_granted(pipeline: Pipeline, settings: Settings) -> None:
     """PipelineInvalid, with the line of the settings that would grant it, where a pipeline names
     what is not granted. Asked before anything of it is read or run."""
-    if named := pipeline.source.named_place:
-        place = Places(settings.root, pipeline.name).source(named)
-        if why := why_not_granted(place, settings):
-            raise PipelineInvalid(f"The source of {pipeline.name}, `{named}`, {why}")
-    for name, lookup in pipeline.lookup.items():
-        place = Places(settings.root, pipeline.name).source(lookup.place)
-        if why := why_not_granted(place, settings):
-            raise PipelineInvalid(f"The lookup {name} of {pipeline.name}, `{lookup.place}`, {why}")
+    named = [("source", pipeline.source.named_place)]
+    named += [(f"lookup {name}", lookup.place) for name, lookup in pipeline.lookup.items()]
+    for what, said in named:
+        place = Places(settings.root, pipeline.name).source(said) if said else None
+        if place and (why := why_not_granted(place, settings)):
+            raise PipelineInvalid(f"The {what} of {pipeline.name}, `{said}`, {why}")
     folds = [name for name, one in pipeline.tables.items() if isinstance(one, FoldTable)]
     if folds and not settings.allow_python:
         raise PipelineInvalid(

@@ -83,13 +83,8 @@ def check_folder_name(name: str, what: str) -> None:
         )
     if name in _IN_USE.get(what, ()):
         raise ValueError("names a folder that the platform makes; choose another")
-    if what == "pipeline":
-        _check_no_dag_of_another(name)
-
-
-def _check_no_dag_of_another(name: str) -> None:
     for suffix, dags in DAG_SUFFIXES.items():
-        if name.endswith(suffix):
+        if what == "pipeline" and name.endswith(suffix):
             raise ValueError(f"ends with {suffix}, as the Dags of {dags} do")
 
 

@@ -43,15 +43,12 @@ def _windows_of_a_row(document: Document, path: KeyPath, window: Section) -> Ite
     length, slide = duration(window, "length"), duration(window, "slide")
     if not length or not slide or length / slide <= MOST_WINDOWS:
         return
+    shortest = timedelta(seconds=math.ceil(length / MOST_WINDOWS / timedelta(seconds=1)))
     message = (
         f"puts each row into {math.ceil(length / slide):,} windows, and a run makes a copy for "
-        f"each; at most {MOST_WINDOWS:,}: slide by {duration_text(_shortest_slide(length))} or more"
+        f"each; at most {MOST_WINDOWS:,}: slide by {duration_text(shortest)} or more"
     )
     yield document.problem((*path, "slide"), message, value=str(window["slide"]))
-
-
-def _shortest_slide(length: timedelta) -> timedelta:
-    return timedelta(seconds=math.ceil(length / MOST_WINDOWS / timedelta(seconds=1)))
 
 
 def _max_future(document: Document, event_time: Section, delay: timedelta) -> Iterator[Problem]:
