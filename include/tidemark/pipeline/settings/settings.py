@@ -150,21 +150,12 @@ class Settings(BaseModel):
         return place if is_uri(place) else Path(place).as_uri()
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        yield "root", self.root
-        yield "root_marker", self.root_marker
-        yield "pipelines", self.pipelines
-        yield "sources", self.sources
-        yield "allow_python", self.allow_python
-        yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
-        yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
-        yield "cluster", self.cluster
-        yield "duckdb", self.duckdb
-        yield "connections", self.connections
-        yield "max_line_bytes", self.max_line_bytes
-        yield "lease_seconds", self.lease_seconds
-        yield "maintenance", self.maintenance
-        yield "checks", self.checks
-        yield "acts", self.acts
+        shown = {
+            "storage_options": _masked(self.storage_options, lambda name, _: name not in SHOWN),
+            "spark": _masked(self.spark, lambda name, value: is_secret(f"{name}={value}")),
+        }
+        for name in type(self).model_fields:
+            yield name, shown.get(name, getattr(self, name))
 
 
 def load_settings(path: str | Path | None = None, *, root: str | Path | None = None) -> Settings:
