@@ -100,8 +100,24 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
 
-class Column(_Model):
+class _TextOrMapping(_Model):
+    """A mapping that a file may say as text, too."""
+
+    text_examples: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        mapping = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "examples": list(cls.text_examples)}
+        return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
+
+
+class Column(_TextOrMapping):
     """A column of the source: `long not null`, or a mapping with type, nullable, description."""
+
+    text_examples = ("string", "long not null", "decimal(10,2)")
 
     type: str = Field(description="A Spark type: long, string, decimal(10,2), array<int> …")
     nullable: bool = Field(default=True, description="May a row lack it, or hold null?")
@@ -145,14 +161,6 @@ class Column(_Model):
     def path(self, name: str) -> tuple[str, ...]:
         """The names that lead to its field, of the column of this name."""
         return self.field or (name,)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        mapping = handler.resolve_ref_schema(handler(core))
-        text = {"type": "string", "examples": ["string", "long not null", "decimal(10,2)"]}
-        return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
 
 
 class EventTime(_Model):
@@ -727,19 +735,21 @@ def source_kind(content: object) -> type[Source]:
     return max(found, key=lambda kind: len(kind.__mro__), default=FilesSource)
 
 
-def _source_of_its_kind(value: object, info: ValidationInfo) -> object:
-    return _validated(source_kind, value, info)
+def _of_its_kind(kind_of: Callable[[object], type[BaseModel]], kinds: Any) -> BeforeValidator:
+    """Makes a mapping a model of the kind that it is of; a schema has all these kinds."""
+
+    def validated(value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, dict):
+            return value
+        if info.mode == "json":
+            # Strict models read more from JSON than from values: a time, a tuple.
+            return kind_of(value).model_validate_json(json.dumps(value))
+        return kind_of(value).model_validate(value)
+
+    return BeforeValidator(validated, json_schema_input_type=kinds)
 
 
-def _validated(
-    kind_of: Callable[[object], type[BaseModel]], value: object, info: ValidationInfo
-) -> object:
-    if not isinstance(value, dict):
-        return value
-    if info.mode == "json":
-        # Strict models read more from JSON than from values: a time, a tuple.
-        return kind_of(value).model_validate_json(json.dumps(value))
-    return kind_of(value).model_validate(value)
+_SourceOfItsKind = Annotated[SerializeAsAny[Source], _of_its_kind(source_kind, AnySource)]
 
 
 class Watermark(_Model):
@@ -882,6 +892,16 @@ class Table(_Model, ABC):
             object.__setattr__(self, "stream", "recompute")
         return self
 
+    # Modes that this kind cannot have, each with the reason.
+    impossible_modes: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    @field_validator("output_mode", mode="before")
+    @classmethod
+    def _possible_mode(cls, value: object) -> object:
+        if isinstance(value, str) and (why := cls.impossible_modes.get(value)):
+            raise ValueError(f"is not possible for {why}")
+        return value
+
     # The only state store that the engine has for this kind; None where it leaves the choice.
     state_store: ClassVar[StateStore | None] = None
 
@@ -998,6 +1018,15 @@ class GappedTable(Table, ABC):
     """A table over stretches of a key's rows: those that lie no further apart than a gap, whatever
     the length of all of them."""
 
+    # Why it needs keys.
+    needs_keys: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if not self.group_by:
+            raise ValueError(self.needs_keys)
+        return self
+
     @property
     @abstractmethod
     def gap(self) -> timedelta:
@@ -1022,22 +1051,11 @@ class SessionTable(GappedTable):
         "its end; complete: all sessions, so that its state grows for ever",
     )
 
-    @field_validator("output_mode", mode="before")
-    @classmethod
-    def _mode_of_sessions(cls, value: object) -> object:
-        if value == "update":
-            raise ValueError(
-                "is not possible for sessions: Spark emits them in append or complete mode only"
-            )
-        return value
+    impossible_modes = MappingProxyType(
+        {"update": "sessions: Spark emits them in append or complete mode only"}
+    )
 
-    @model_validator(mode="after")
-    def _has_keys(self) -> Self:
-        if not self.group_by:
-            raise ValueError(
-                "sessions need `group_by`: Spark computes none over a stream as a whole"
-            )
-        return self
+    needs_keys = "sessions need `group_by`: Spark computes none over a stream as a whole"
 
     @property
     def gap(self) -> timedelta:
@@ -1052,8 +1070,10 @@ class SessionTable(GappedTable):
 LONGEST_RANGE = timedelta(days=3_650)
 
 
-class Range(_Model):
+class Range(_TextOrMapping):
     """From how long before a row's time to how long after it the other row's time may lie."""
+
+    text_examples = ("1 hour", "30 minutes")
 
     before: Duration = timedelta(0)
     after: Duration = timedelta(0)
@@ -1078,14 +1098,6 @@ class Range(_Model):
             if length
         ]
         return ", ".join(parts)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        mapping = handler.resolve_ref_schema(handler(core))
-        text = {"type": "string", "examples": ["1 hour", "30 minutes"]}
-        return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
 
 
 def _equal_columns(value: object) -> object:
@@ -1132,21 +1144,15 @@ class JoinTable(WindowTable):
         "behind a left join",
     )
 
-    @field_validator("output_mode", mode="before")
-    @classmethod
-    def _mode_of_joins(cls, value: object) -> object:
-        if value == "update":
-            raise ValueError(
-                "is not possible for joins: behind a left join Spark emits in append mode only "
-                "(LeftOuter join … is not supported in Update output mode), and Tidemark does the "
-                "same behind an inner one"
-            )
-        if value == "complete":
-            raise ValueError(
-                "is not possible for joins: Spark joins streams in append mode only, or in update "
-                "mode where the join is an inner one"
-            )
-        return value
+    impossible_modes = MappingProxyType(
+        {
+            "update": "joins: behind a left join Spark emits in append mode only (LeftOuter join … "
+            "is not supported in Update output mode), and Tidemark does the same behind an inner "
+            "one",
+            "complete": "joins: Spark joins streams in append mode only, or in update mode where "
+            "the join is an inner one",
+        }
+    )
 
     @property
     def rows_are(self) -> str:
@@ -1156,10 +1162,7 @@ class JoinTable(WindowTable):
 class Partner(_Model):
     """What a pipeline's joins have to know of the other pipeline: filled in from its file."""
 
-    source: Annotated[
-        SerializeAsAny[Source],
-        BeforeValidator(_source_of_its_kind, json_schema_input_type=AnySource),
-    ]
+    source: _SourceOfItsKind
     watermark: Watermark
 
 
@@ -1206,21 +1209,15 @@ class FoldTable(GappedTable):
             raise ValueError("are not for folds: what the class puts out stands in `fold.emits`")
         return value
 
-    @field_validator("output_mode", mode="before")
-    @classmethod
-    def _mode_of_folds(cls, value: object) -> object:
-        if value in ("update", "complete"):
-            raise ValueError(
-                "is not possible for folds: an output is emitted once, when the watermark has "
-                "passed the row that made it; choose append, or leave it out"
-            )
-        return value
+    impossible_modes = MappingProxyType(
+        dict.fromkeys(
+            ("update", "complete"),
+            "folds: an output is emitted once, when the watermark has passed the row that made it; "
+            "choose append, or leave it out",
+        )
+    )
 
-    @model_validator(mode="after")
-    def _has_keys_of_its_own(self) -> Self:
-        if not self.group_by:
-            raise ValueError("folds need `group_by`: Spark keeps state by key")
-        return self
+    needs_keys = "folds need `group_by`: Spark keeps state by key"
 
     @property
     def gap(self) -> timedelta:
@@ -1257,10 +1254,6 @@ def table_kind(content: object) -> type[Table]:
     window = keys.get("window")
     said = window if isinstance(window, dict) else {}
     return next((WINDOW_KINDS[key] for key in said if key in WINDOW_KINDS), WindowTable)
-
-
-def _table_of_its_kind(value: object, info: ValidationInfo) -> object:
-    return _validated(table_kind, value, info)
 
 
 # How names of files end that have one JSON object in each line, and how all of lookups do.
@@ -1448,10 +1441,7 @@ class Pipeline(_Model):
     schedule: Annotated[str, checked(schedules.check_schedule)] | None = Field(
         default=None, description="Five cron fields or a preset such as @hourly; none: by hand"
     )
-    source: Annotated[
-        SerializeAsAny[Source],
-        BeforeValidator(_source_of_its_kind, json_schema_input_type=AnySource),
-    ]
+    source: _SourceOfItsKind
     watermark: Watermark
     keep: PositiveDuration | None = Field(
         default=None,
@@ -1459,11 +1449,7 @@ class Pipeline(_Model):
         "are rejected as too old, older windows are frozen; without it they are kept for ever",
     )
     tables: dict[
-        TableName,
-        Annotated[
-            SerializeAsAny[Table],
-            BeforeValidator(_table_of_its_kind, json_schema_input_type=AnyTable),
-        ],
+        TableName, Annotated[SerializeAsAny[Table], _of_its_kind(table_kind, AnyTable)]
     ] = Field(min_length=1)
     lookup: dict[LookupName, Lookup] = Field(
         default_factory=dict,
