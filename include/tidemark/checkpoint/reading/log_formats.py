@@ -9,7 +9,7 @@ wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,6 +22,8 @@ _NO_OFFSET = "-"
 _SHOWN = 80
 # The version of a file that no engine reads: a rewind puts it where no query may start meanwhile.
 STOP_MARK = "v999999"
+# How the name of a list ends that repeats all before it (CompactibleFileStreamLog).
+COMPACT = ".compact"
 
 
 class NotTheFormat(ValueError):
@@ -125,6 +127,12 @@ def parse_listed_files(data: bytes) -> tuple[ListedFile, ...]:
     """The files that a file source lists, in their order in the list."""
     _, lines = versioned_lines(data, newest=1)
     return tuple(_listed_file(line) for line in lines)
+
+
+def list_numbers(names: Iterable[str]) -> dict[str, int]:
+    """Those of some names that are of lists of files, `N` and `N.compact`, with their numbers."""
+    numbers = {name: number_of(name.removesuffix(COMPACT)) for name in names}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def versioned_lines(data: bytes, newest: int) -> tuple[int, list[str]]:

@@ -21,6 +21,7 @@ from tidemark.checkpoint.reading.facts import (
 )
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.log_formats import (
+    COMPACT,
     ListedFile,
     OffsetEntry,
     parse_commit,
@@ -126,7 +127,6 @@ def _log(
     return Log(name, batches, read, empty)
 
 
-COMPACT = ".compact"
 _SHOWN = 200
 # A compacted list names every file that the source ever took, in about 150 bytes each.
 _LARGEST_LIST = 64 << 20

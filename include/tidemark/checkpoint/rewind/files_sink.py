@@ -14,17 +14,22 @@ from dataclasses import dataclass
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.reading.checksums import after_checksums
-from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat, versioned_lines
+from tidemark.checkpoint.reading.log_formats import (
+    COMPACT,
+    NotTheFormat,
+    UnknownFormat,
+    list_numbers,
+    versioned_lines,
+)
 from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
 from tidemark.checkpoint.rewind.backup import SINK_LOG, copy_files
 from tidemark.checkpoint.rewind.change import SinkLogChange
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.json_text import json_value, number_of
+from tidemark.storage.json_text import json_value
 
 FOLDER = "_spark_metadata"
-_COMPACT = ".compact"
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,14 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
             f"{log.uri} is a link to a place out of {sink.uri}. Nothing was changed."
         )
     listed = {uri.rpartition("/")[2]: facts.size for uri, facts in log.files().items()}
-    if not _batches(listed):
+    numbers = list_numbers(listed)
+    if not numbers:
         raise RewindRefused(
             f"{sink.uri} has no {FOLDER} with files of batches, so no file sink of Spark's has "
             "written there. Nothing was changed. Give the folder that the query writes to."
         )
-    later = sorted((n for n, number in _batches(listed).items() if number > batch), key=_number)
+    beyond = [name for name, number in numbers.items() if number > batch]
+    later = sorted(beyond, key=numbers.__getitem__)
     orphans: dict[str, None] = {}
     unread = []
     kept = {path for name in _kept(listed, batch) for path in _added(log, name)}
@@ -68,13 +75,13 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
 
 def newest_batch(sink: FilePlace) -> int | None:
     """The newest batch that the log of a file sink in its output folder names; None for none."""
-    names = {uri.rpartition("/")[2]: 0 for uri in sink.folder(FOLDER).files()}
-    return max(_batches(names).values(), default=None)
+    names = (uri.rpartition("/")[2] for uri in sink.folder(FOLDER).files())
+    return max(list_numbers(names).values(), default=None)
 
 
 def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | None, str | None]:
     """The log's change, None where it has no later batch; and why there is none. Pure."""
-    numbers = _batches(facts.listed)
+    numbers = list_numbers(facts.listed)
     newest = max(numbers.values())
     if newest < batch:
         return None, (
@@ -84,7 +91,7 @@ def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | 
         )
     kept = [numbers[name] for name in _kept(facts.listed, batch)]
     first = min(kept, default=0)
-    compacted = any(name.endswith(_COMPACT) for name in _kept(facts.listed, batch))
+    compacted = any(name.endswith(COMPACT) for name in _kept(facts.listed, batch))
     missing = missing_ranges(kept, first if compacted else 0, batch)
     if missing:
         lost = shown(map(str, numbers_of(missing, 5)))
@@ -121,20 +128,15 @@ def bring_back_sink_log(change: SinkLogChange, log: FilePlace, backup: FilePlace
     copy_files(backup.folder(SINK_LOG), log, change.listed)
 
 
-def _batches(listed: Mapping[str, int]) -> dict[str, int]:
-    numbers = {name: number_of(name.removesuffix(_COMPACT)) for name in listed}
-    return {name: number for name, number in numbers.items() if number is not None}
-
-
 def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
     """The files that readers take up to a batch: the newest compacted one, and all after it."""
-    there = {name: number for name, number in _batches(listed).items() if number <= batch}
-    compacted = [number for name, number in there.items() if name.endswith(_COMPACT)]
+    there = {name: number for name, number in list_numbers(listed).items() if number <= batch}
+    compacted = [number for name, number in there.items() if name.endswith(COMPACT)]
     newest = max(compacted, default=-1)
     return [
         name
         for name, number in there.items()
-        if number > newest or (number == newest and name.endswith(_COMPACT))
+        if number > newest or (number == newest and name.endswith(COMPACT))
     ]
 
 
@@ -144,7 +146,3 @@ def _added(log: FilePlace, name: str) -> list[str]:
         return [str(json_value(line)["path"]) for line in lines if line.strip()]
     except (ValueError, KeyError, TypeError) as error:
         raise NotTheFormat(name) from error
-
-
-def _number(name: str) -> int:
-    return int(name.removesuffix(_COMPACT))

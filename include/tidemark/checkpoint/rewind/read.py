@@ -18,6 +18,7 @@ from tidemark.checkpoint.reading.log_formats import (
     CommitEntry,
     ListedFile,
     OffsetEntry,
+    list_numbers,
     parse_commit,
     parse_listed_files,
     parse_offsets,
@@ -180,14 +181,14 @@ def _read_again(now: CheckpointSnapshot, point: Point) -> ReadAgain:
     taken: dict[ListedFile, None] = {}
     not_known = []
     reader = CheckpointReader(now.place, now.files)
-    for folder, names in lists_beyond(now.layout, point).items():
-        for name in names:
+    for folder, newest in point.lists.items():
+        for name in _lists_beyond(now.layout, folder, newest):
             entries = reader.read(f"sources/{folder}/{name}", parse_listed_files)
             if isinstance(entries, Unreadable):
                 not_known.append(entries.name)
                 continue
             # A compacted list repeats what stays.
-            newer = (one for one in entries if one.batch > point.lists[folder])
+            newer = (one for one in entries if one.batch > newest)
             taken |= dict.fromkeys(newer)
     uris = tuple(one.uri for one in taken)
     try:
@@ -203,7 +204,6 @@ def _read_again(now: CheckpointSnapshot, point: Point) -> ReadAgain:
     return ReadAgain(uris, gone, tuple(changed), tuple(not_known))
 
 
-COMPACT = ".compact"
 _OPERATOR_BY_BATCH = "_metadata/v2/"
 
 
@@ -243,7 +243,9 @@ def _only_applies(after: OffsetEntry, at: OffsetEntry, commit: CommitEntry) -> b
 def folders_without_source(layout: Layout, at: OffsetEntry) -> tuple[str, ...]:
     """Folders of lists that no source of the offsets can be told for."""
     return tuple(
-        name for name in layout.source_lists if name not in at.sources and _lists(layout, name)
+        name
+        for name, lists in layout.source_lists.items()
+        if name not in at.sources and list_numbers(lists)
     )
 
 
@@ -259,47 +261,35 @@ def files_beyond(layout: Layout, point: Point) -> tuple[str, ...]:
     """
     names = [
         *_state(layout, point.batch),
-        *_sources(layout, point.lists),
+        *(
+            f"sources/{folder}/{name}"
+            for folder, newest in point.lists.items()
+            for name in _lists_beyond(layout, folder, newest, newest_first=True)
+        ),
         *_log(layout, "commits", point.batch),
         *_log(layout, "offsets", point.batch + (1 if point.next_planned else 0)),
     ]
     return tuple(after_checksums(names, layout.checksums))
 
 
-def lists_beyond(layout: Layout, point: Point) -> dict[str, tuple[str, ...]]:
-    """By folder in `sources`, the lists that go, from the oldest on."""
-    return {
-        name: tuple(
-            sorted(
-                (file for file, number in _lists(layout, name).items() if number > newest),
-                key=_number,
-            )
-        )
-        for name, newest in point.lists.items()
-    }
-
-
 def _newest_lists(layout: Layout, at: OffsetEntry) -> Iterator[tuple[str, int]]:
-    for name in layout.source_lists:
+    for name, lists in layout.source_lists.items():
         text = at.sources.get(name)
         offset = None if text is None else source_offset(text)
         if isinstance(offset, FileOffset):
             yield name, offset.log_offset
-        elif name in at.sources and text is None and len(_lists(layout, name)) > 1:
+        elif name in at.sources and text is None and len(list_numbers(lists)) > 1:
             # It had no offset yet; a source of another kind has only `0`.
             yield name, -1
 
 
-def _lists(layout: Layout, folder: str) -> dict[str, int]:
-    files = layout.source_lists.get(folder, {})
-    numbers = {name: number_of(name.removesuffix(COMPACT)) for name in files}
-    return {name: number for name, number in numbers.items() if number is not None}
-
-
-def _sources(layout: Layout, lists: Mapping[str, int]) -> Iterator[str]:
-    for folder, newest in lists.items():
-        found = [name for name, number in _lists(layout, folder).items() if number > newest]
-        yield from (f"sources/{folder}/{name}" for name in sorted(found, key=_number, reverse=True))
+def _lists_beyond(
+    layout: Layout, folder: str, newest: int, newest_first: bool = False
+) -> list[str]:
+    """The lists in a folder of `sources` that go."""
+    numbers = list_numbers(layout.source_lists.get(folder, {}))
+    beyond = [name for name, number in numbers.items() if number > newest]
+    return sorted(beyond, key=numbers.__getitem__, reverse=newest_first)
 
 
 def _log(layout: Layout, log: str, newest: int) -> Iterator[str]:
@@ -316,7 +306,3 @@ def _state(layout: Layout, batch: int) -> Iterator[str]:
             written_by = name.removeprefix(_OPERATOR_BY_BATCH)
             if name != written_by and (number_of(written_by) or 0) > batch:
                 yield f"state/{operator}/{name}"
-
-
-def _number(name: str) -> int:
-    return int(name.removesuffix(COMPACT))
