@@ -1,7 +1,8 @@
 """The doctor's judgement: from the facts of a checkpoint to a verdict and findings.
 
 Gaps in a log: the engine removes the oldest files only (HDFSMetadataLog.purge), so it leaves none
-between others by itself, unless a query runs with `asyncProgressTrackingEnabled`.
+between others by itself, unless a query runs with `asyncProgressTrackingEnabled`. One is
+damage only where a start reads the file.
 """
 
 from __future__ import annotations
@@ -44,12 +45,6 @@ from tidemark.checkpoint.reading.source_offsets import (
 _ORDER = tuple(Severity)
 
 
-def gap_findings(facts: CheckpointFacts) -> Iterator[Finding]:
-    """Missing files of the two logs: damage only where a start reads the file."""
-    yield from _offset_gaps(facts)
-    yield from _commit_gaps(facts)
-
-
 def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
     newest = facts.offsets.newest
     if newest and newest - 1 not in facts.offsets.batches:
@@ -61,8 +56,7 @@ def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
             "`asyncProgressTrackingEnabled`, which leaves such gaps by itself.",
             "None yet: nothing runs.",
             "Restore the file from a backup, or the whole checkpoint together with its tables.",
-            (f"offsets/{newest - 1}",),
-            1,
+            *examples([f"offsets/{newest - 1}"]),
         )
     # The file before the newest one has its own finding.
     known = {*facts.offsets.batches, *([newest - 1] if newest else [])}
@@ -135,7 +129,8 @@ def judge_checkpoint(
     repeats = facts.offsets.newest is not None and facts.next_batch == facts.offsets.newest
     findings = [
         *log_findings(facts),
-        *gap_findings(facts),
+        *_offset_gaps(facts),
+        *_commit_gaps(facts),
         *identity_findings(facts, known.query_ids),
         *writer_findings(facts),
         *state_findings(facts, known.keeps_state),
@@ -184,8 +179,7 @@ def _repeated(facts: CheckpointFacts) -> Finding:
         "rows twice.",
         "Start the query again. Change neither the query nor the checkpoint before the batch is "
         "committed.",
-        (f"offsets/{batch}",),
-        1,
+        *examples([f"offsets/{batch}"]),
     )
 
 
@@ -273,8 +267,7 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
             "With a new id, a Delta sink takes batches again that it has already.",
             "Restore the file from a backup. A Delta sink's log tells the id: the `appId` of its "
             "transactions.",
-            ("metadata",),
-            1,
+            *examples(["metadata"]),
         )
     elif isinstance(found, Unreadable):
         yield Finding(
@@ -285,8 +278,7 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
             "None yet: nothing runs.",
             "Restore the file from a backup. A Delta sink's log tells the id: the `appId` of its "
             "transactions.",
-            ("metadata",),
-            1,
+            *examples(["metadata"]),
         )
     elif found is not None and query_ids and found not in query_ids:
         yield Finding(
@@ -297,8 +289,7 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
             "It does not compare: it runs as the query of the id in the file.",
             "A Delta sink knows batches by that id: it skips or repeats them wrongly.",
             "Give each query its own folder, and restore the one that belongs to this query.",
-            ("metadata",),
-            1,
+            *examples(["metadata"]),
         )
 
 
@@ -320,8 +311,7 @@ def writer_findings(facts: CheckpointFacts) -> Iterator[Finding]:
                 _OTHER_ROWS,
                 f"Two queries wrote here, or files of two copies were mixed, or the clock was set "
                 f"back. {_ONE_WRITER}",
-                (f"offsets/{before.batch}", f"offsets/{after.batch}"),
-                2,
+                *examples([f"offsets/{before.batch}", f"offsets/{after.batch}"]),
             )
 
 

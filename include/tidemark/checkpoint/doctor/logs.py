@@ -96,8 +96,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             "None while nothing runs.",
             "Give the same command again, with `--apply`: it finishes. Or bring back what was: "
             "`tidemark checkpoint restore BACKUP` says how; the backup's place stands in the file.",
-            (found.name,),
-            1,
+            *examples([found.name]),
         )
     if found.problem is FileProblem.UNKNOWN_FORMAT:
         return Finding(
@@ -107,8 +106,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             "The version that wrote it reads it; an older one refuses it.",
             "None is known.",
             "Look at it with a newer Tidemark. It was not judged.",
-            (found.name,),
-            1,
+            *examples([found.name]),
         )
     if not needed:
         return Finding(
@@ -118,8 +116,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             _NOT_READ,
             _NO_REWIND,
             "Nothing has to be done for the next start.",
-            (found.name,),
-            1,
+            *examples([found.name]),
         )
     if found.problem is FileProblem.UNREADABLE:
         return Finding(
@@ -129,8 +126,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             "It needs this file at a start.",
             "None is known.",
             "Look again: where a query runs, it may have removed the file meanwhile.",
-            (found.name,),
-            1,
+            *examples([found.name]),
         )
     engine = (
         _SAYS_OF_EMPTY[log.name]
@@ -145,8 +141,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
         engine,
         risk,
         advice,
-        (found.name,),
-        1,
+        *examples([found.name]),
     )
 
 

@@ -87,8 +87,7 @@ def _unreadable(source: CheckpointSource, lists: SourceList) -> Iterator[Finding
             else "It does not read this list at a start.",
             _TAKEN_AGAIN,
             _RESTORE,
-            (found.name,),
-            1,
+            *examples([found.name]),
         )
 
 

@@ -59,8 +59,7 @@ def _no_state(version: int) -> Finding:
         "If the query keeps state: all of it, sums, windows and keys that are still open.",
         "See whether the query keeps state (an aggregate, a join, a deduplication …). If it does, "
         "restore the folder from a backup.",
-        ("state",),
-        1,
+        *examples(["state"]),
     )
 
 
@@ -201,6 +200,5 @@ def _own_files(operator: StatefulOperator) -> Iterator[Finding]:
             else "It goes on; the readers `statestore` and `state-metadata` stop.",
             "None is known: the rows of the state lie in other files.",
             "Restore the file from a backup.",
-            (found.name,),
-            1,
+            *examples([found.name]),
         )

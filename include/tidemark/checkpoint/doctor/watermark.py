@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.pipeline.instants import instant_text, length_of
 
@@ -57,8 +57,7 @@ def no_data_batch(facts: CheckpointFacts, output_mode: str | None) -> Finding:
         "None is lost. In append mode, windows that the watermark closes have not been emitted.",
         "Nothing has to be done where new rows come. Otherwise land a row, or have the windows "
         "computed from the source.",
-        (f"commits/{batch}", f"offsets/{batch}"),
-        2,
+        *examples([f"commits/{batch}", f"offsets/{batch}"]),
     )
 
 
@@ -91,6 +90,5 @@ def _ahead(facts: CheckpointFacts, watermark: int, other: int, what: str) -> Fin
         "All rows until that time comes: they are dropped from the state.",
         "Find the event that is far in the future, and keep such rows out before the watermark. "
         "The query needs a new checkpoint, begun from the source, to take older rows again.",
-        (f"offsets/{facts.offsets.newest}",),
-        1,
+        *examples([f"offsets/{facts.offsets.newest}"]),
     )
