@@ -157,9 +157,10 @@ def _proven(
         wrong.append(
             f"The newest commit is {left.facts.commits.newest}, and should be {change.last_batch}."
         )
-    wanted = (change.listed.keys() - set(change.removed)) | change.written.keys()
-    if left.files.keys() != wanted:
-        wrong.append(f"{len(left.files.keys() ^ wanted)} files are there that should not, or gone.")
+    if left.files.keys() != change.left:
+        wrong.append(
+            f"{len(left.files.keys() ^ change.left)} files are there that should not, or gone."
+        )
     if change.table is not None:
         known = sink_table(change.table, place).existing()
         if known.transaction_version(change.table.query_id) != change.table.batch:

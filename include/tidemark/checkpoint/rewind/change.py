@@ -74,6 +74,11 @@ class CheckpointChange:
     table: TableChange | None = None
     sink_log: SinkLogChange | None = None
 
+    @property
+    def left(self) -> set[str]:
+        """The files that are there afterwards."""
+        return (self.listed.keys() - set(self.removed)) | self.written.keys()
+
     def as_json(self) -> bytes:
         return json.dumps({"format": _FORMAT} | asdict(self), indent=1).encode()
 

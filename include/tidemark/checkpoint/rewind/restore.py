@@ -66,7 +66,8 @@ def plan_restore(
             f"A change of {place.uri} was begun whose backup is {mark.backup}: finish that first, "
             "or restore its backup."
         )
-    elif mark is None and not stopped and files.keys() != _left_by(change):
+    elif mark is None and not stopped and files.keys() != change.left:
+        # Where there are no others than it left, nothing has run since.
         reasons.append(seems_to_run(listed(place, files), now) or "")
     stays = False
     if change.table is not None:
@@ -84,11 +85,6 @@ def _going(
 ) -> tuple[str, ...]:
     marks = mark.files if mark else ()
     return tuple(name for name in files if name not in change.listed and name not in marks)
-
-
-def _left_by(change: CheckpointChange) -> set[str]:
-    """The files that the change left: where there are no others, nothing has run since."""
-    return (change.listed.keys() - set(change.removed)) | change.written.keys()
 
 
 def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
