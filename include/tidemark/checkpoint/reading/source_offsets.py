@@ -49,14 +49,10 @@ class DeltaOffset:
 
     @property
     def summary(self) -> str:
-        place = f"before version {self.version}" if self.before_version else self._within
-        return f"{place} of table {self.table_id}"
-
-    @property
-    def _within(self) -> str:
-        return f"file {self.index} of version {self.version}" + (
-            " (first snapshot)" if self.snapshot else ""
-        )
+        if self.before_version:
+            return f"before version {self.version} of table {self.table_id}"
+        first = " (first snapshot)" if self.snapshot else ""
+        return f"file {self.index} of version {self.version}{first} of table {self.table_id}"
 
 
 @dataclass(frozen=True)

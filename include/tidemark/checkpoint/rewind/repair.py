@@ -119,10 +119,11 @@ def _back(
         plan = _to(batch, found, mended, mending, sink, now, stopped)
         if plan is None:
             continue
+        plan = _poison_told(plan, mended, batch) if poisoned else plan
         if not plan.refused:
-            return _poison_told(plan, mended, batch) if poisoned else plan
+            return plan
         # What hinders the newest one (a file that is gone, a sink that was not told) is told.
-        refused = refused or (_poison_told(plan, mended, batch) if poisoned else plan)
+        refused = refused or plan
     return refused
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.findings import shown
-from tidemark.checkpoint.rewind.change import TableChange
 from tidemark.checkpoint.rewind.files_sink import newest_batch, plan_files_sink, read_files_sink
 from tidemark.checkpoint.rewind.plan import SinkPlan
 from tidemark.errors import RewindRefused
@@ -107,7 +106,12 @@ class Sink:
         if change is None:
             same = f"The table {self.table.uri} stands at batch {batch} and is not changed."
             return SinkPlan(notes=() if refused else (same,), refused=refused)
-        return SinkPlan(table=change, notes=(_table_note(change), _READERS))
+        back = (
+            f"The table {change.uri} goes from version {change.seen} back to what it was at "
+            f"version {change.version}, and the query's transaction from {change.batch_seen} to "
+            f"{change.batch}, in one commit."
+        )
+        return SinkPlan(table=change, notes=(back, _READERS))
 
     def _files(self, batch: int) -> SinkPlan:
         assert self.place is not None
@@ -128,11 +132,3 @@ class Sink:
         if facts.unread:
             notes.append(f"{shown(facts.unread)} of the log cannot be read, and go.")
         return SinkPlan(log=change, notes=tuple(notes), refused=refused)
-
-
-def _table_note(change: TableChange) -> str:
-    return (
-        f"The table {change.uri} goes from version {change.seen} back to what it was at version "
-        f"{change.version}, and the query's transaction from {change.batch_seen} to "
-        f"{change.batch}, in one commit."
-    )

@@ -62,11 +62,11 @@ def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> S
     table = place.existing()
     newer = _since(change, place, table)
     if newer is None:
-        return _refused(
-            change,
+        why = (
             f"The log of {change.uri} does not reach back to version {change.seen}, so it cannot "
-            "be told what bringing the table back would undo.",
+            "be told what bringing the table back would undo."
         )
+        return SinkPlan(change, refused=why)
     if not _holds_query(newer, change):
         return SinkPlan()
     foreign = [
@@ -77,21 +77,15 @@ def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> S
         and (commit.rows or commit.metadata)
     ]
     if foreign:
-        return _refused(
-            change,
+        why = (
             f"Others changed {change.uri} since: {shown(map(str, foreign))}. Bringing the table "
-            "back would undo that.",
+            "back would undo that."
         )
-    gone = gone_files(place, table, change.seen)
-    if gone:
-        return _refused(
-            change, f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
-        )
+        return SinkPlan(change, refused=why)
+    if gone := gone_files(place, table, change.seen):
+        why = f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
+        return SinkPlan(change, refused=why)
     return SinkPlan(change)
-
-
-def _refused(change: TableChange, why: str) -> SinkPlan:
-    return SinkPlan(change, refused=why)
 
 
 def _since(change: TableChange, place: TablePlace, table: DeltaTable) -> list[TableCommit] | None:
