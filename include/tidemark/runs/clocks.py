@@ -22,7 +22,6 @@ from deltalake import DeltaTable
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import EngineChanged
-from tidemark.operators.joins.in_bronze import BronzeSide, newest_us
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.instants import instant_text
@@ -30,6 +29,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -91,7 +91,7 @@ def clocks_of(
 
 def watermark_due_ms(clocks: tuple[Clock, ...]) -> int:
     """Where the watermark is at least once a run has read all that is there; 0: nowhere yet."""
-    newest = (newest_us(BronzeSide(one.bronze.existing(), one.event_time)) for one in clocks)
+    newest = (newest_event_us(one.bronze.existing(), one.event_time) for one in clocks)
     ticks = (Tick(one, at_us) for one, at_us in zip(clocks, newest, strict=True))
     return min((one.watermark_ms for one in ticks), default=0)
 
@@ -115,7 +115,7 @@ def tick(clock: Clock, closed_ms: int, run_id: str) -> Tick:
     """Append one clock row for a run; `closed_ms` is gold's close frontier. To repeat it adds a row
     that says the same, or more."""
     table = ensure_table(clock.place, TableSpec(_SCHEMA, description="Clock rows of a join's side"))
-    newest = newest_us(BronzeSide(clock.bronze.existing(), clock.event_time))
+    newest = newest_event_us(clock.bronze.existing(), clock.event_time)
     at_us = newest
     if newest is not None and closed_ms:
         at_us = max(newest, closed_ms * 1_000 + clock.delay // timedelta(microseconds=1))

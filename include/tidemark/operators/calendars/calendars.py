@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -35,7 +35,7 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_of_us
 from tidemark.pipeline.model import LOCAL_DATE, CalendarTable, Table
 from tidemark.storage.delta.appended import appended_rows
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import rows_from, rows_on
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
@@ -209,9 +209,7 @@ class CalendarRows(BronzeRows):
 
     def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
         found = units_of(self.operator.table.window, closed)
-        days = sorted({day for one in found for day in dates_of(one)})
-        listed = ", ".join(f"DATE '{day}'" for day in days)
-        rows = dataset_of(self.bronze, f"_event_date IN ({listed})" if days else "false")
+        rows = rows_on(self.bronze, {day for one in found for day in dates_of(one)})
         return self._count_in(rows, closed, condition, found=self.looked_up(closed))
 
     def count_in_batch(
@@ -226,7 +224,7 @@ class CalendarRows(BronzeRows):
         return self._count(rows, "true", self._ends_in(first_end, last_end), found)
 
     def count_starting(self, rows: RowRange, condition: str) -> int:
-        bronze = self._of_dates(rows.first_start.date(), rows.last_end.date())
+        bronze = rows_from(self.bronze, rows.first_start.date(), rows.last_end.date())
         starts = f"_start BETWEEN {epoch_us(rows.first_start)} AND {epoch_us(rows.last_start)}"
         stretch = [rows.first_start], [rows.last_end]
         found = found_within(self.operator, self.bronze, *stretch)
@@ -309,11 +307,7 @@ class CalendarRows(BronzeRows):
 
     def _ending_rows(self, first_end: datetime, last_end: datetime) -> Dataset:
         first = self.operator.first_ending_after(first_end - _TICK)
-        return self._of_dates(first.date(), last_end.date())
-
-    def _of_dates(self, first: date, last: date) -> Dataset:
-        dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
-        return dataset_of(self.bronze, dates)
+        return rows_from(self.bronze, first.date(), last_end.date())
 
 
 def _listed(keys: Sequence[str]) -> str:

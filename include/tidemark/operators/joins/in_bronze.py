@@ -26,7 +26,7 @@ from tidemark.operators.keys import column_named, selected
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import JoinTable
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import event_dates, rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
@@ -43,18 +43,13 @@ class BronzeSide:
     event_time: str
     condition: str = "true"
 
-    def dates(self) -> list[date]:
-        """Those that it has files of, oldest first."""
-        parts = self.bronze.partitions()
-        return sorted({date.fromisoformat(part["_event_date"]) for part in parts})
-
     def rows_of(self, spans: list[tuple[int, int]]) -> Any:
         """A dataset that has all rows with first <= event time <= last of one of these spans;
         files of other dates are not opened."""
         days = [(_day(first), _day(last)) for first, last in spans]
-        held = [day for day in self.dates() if any(one <= day <= two for one, two in days)]
-        listed = ", ".join(f"DATE '{day}'" for day in held)
-        return dataset_of(self.bronze, f"_event_date IN ({listed})" if held else "false")
+        held = event_dates(self.bronze)
+        within = (day for day in held if any(one <= day <= two for one, two in days))
+        return rows_on(self.bronze, within)
 
 
 @dataclass(frozen=True)
@@ -222,20 +217,6 @@ def _joining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             first = one
         last = max(last, two)
     yield first, last
-
-
-def newest_us(side: BronzeSide) -> int | None:
-    """The newest event time; None where there is no row."""
-    days = side.dates()
-    if not days:
-        return None
-    with duckdb_in_utc() as connection:
-        newest = dataset_of(side.bronze, f"_event_date = DATE '{days[-1]}'")
-        connection.register("bronze", newest)
-        ((found,),) = connection.execute(
-            f'SELECT max(epoch_us("{side.event_time}")) FROM bronze'
-        ).fetchall()
-    return None if found is None else int(found)
 
 
 def _day(microseconds: int) -> date:

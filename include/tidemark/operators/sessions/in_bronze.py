@@ -10,7 +10,7 @@ dates are read outwards from where it is looked for, until nothing reaches over 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -20,9 +20,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.operators.keys import column_named, selected
+from tidemark.operators.operator import listed
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import GappedTable
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import event_dates, rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
@@ -51,17 +52,14 @@ class SessionsIn:
 
     def listed_keys(self, relation: str = "") -> str:
         """The keys as SQL lists them."""
-        before = f"{relation}." if relation else ""
-        return ", ".join(f'{before}"{key}"' for key in self.keys)
+        return listed(self.keys, relation)
 
     def selected_keys(self) -> str:
         """The keys as SQL selects them from bronze."""
         return ", ".join(selected(schema_of(self.bronze), self.keys))
 
     def same_key(self, one: str, other: str) -> str:
-        return " AND ".join(
-            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in self.keys
-        )
+        return same_keys(self.keys, one, other)
 
     def no_points(self) -> pa.Table:
         """None of the rows that `sessions_of` is asked for."""
@@ -69,15 +67,15 @@ class SessionsIn:
         keys = [column_named(held, key).with_name(key) for key in self.keys]
         return pa.schema([*keys, pa.field("_t", pa.int64())]).empty_table()
 
-    def dates(self) -> list[date]:
-        """Those that bronze has files of, oldest first."""
-        parts = self.bronze.partitions()
-        return sorted({date.fromisoformat(part["_event_date"]) for part in parts})
-
     def dates_within(self, stretches: pa.Table) -> list[date]:
-        """Those of them on which these lie, from `window_start` to `window_end`."""
-        days = day_spans(stretches)
-        return [day for day in self.dates() if any(one <= day <= two for one, two in days)]
+        """Those of bronze on which these lie, from `window_start` to `window_end`."""
+        days, held = day_spans(stretches), event_dates(self.bronze)
+        return [day for day in held if any(one <= day <= two for one, two in days)]
+
+
+def same_keys(keys: Iterable[str], one: str, other: str) -> str:
+    """The condition that rows of two relations have the same keys."""
+    return " AND ".join(f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in keys)
 
 
 def day_spans(stretches: pa.Table) -> list[tuple[date, date]]:
@@ -128,7 +126,7 @@ def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> N
         """
     )
     connection.execute(f"CREATE TEMP TABLE sessions AS {_sessions(rows)}")
-    held, read, further = rows.dates(), set[date](), 0
+    held, read, further = event_dates(rows.bronze), set[date](), 0
     needed = _around(connection, rows, "SELECT _t AS _low, _t AS _high FROM points", held)
     while lacking := needed - read:
         days = {day for day in held if any(abs(day - one) <= further * _DAY for one in lacking)}
@@ -165,8 +163,7 @@ def _number(day: date) -> int:
 
 def _load(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, days: set[date]) -> None:
     """The times of the points' keys on these dates, each with the number of its rows."""
-    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
-    connection.register("bronze", dataset_of(rows.bronze, f"_event_date IN ({listed})"))
+    connection.register("bronze", rows_on(rows.bronze, days))
     connection.execute(
         f"""
         INSERT INTO found
@@ -202,7 +199,7 @@ def _sessions(rows: SessionsIn) -> str:
 def first_start_of_those_ending(rows: SessionsIn, from_ms: int) -> datetime | None:
     """When the first of the sessions starts that end at this time or later; None where there are
     none. Of those that start after it, only that there are some counts: then the time itself."""
-    held, gap = rows.dates(), rows.table.gap
+    held, gap = event_dates(rows.bronze), rows.table.gap
     end = _EPOCH + timedelta(milliseconds=from_ms)
     days = [day for day in held if (end - gap).date() <= day <= end.date()]
     later = [day for day in held if day > end.date()]
@@ -222,10 +219,9 @@ def first_start_of_those_ending(rows: SessionsIn, from_ms: int) -> datetime | No
 def _first_start(rows: SessionsIn, days: list[date], end: datetime) -> datetime | None:
     if not days:
         return None
-    listed = ", ".join(f"DATE '{day}'" for day in days)
     up_to = epoch_us(end)
     with duckdb_in_utc() as connection:
-        connection.register("bronze", dataset_of(rows.bronze, f"_event_date IN ({listed})"))
+        connection.register("bronze", rows_on(rows.bronze, days))
         connection.execute(
             f"""
             CREATE TEMP TABLE points AS
@@ -248,15 +244,15 @@ def _first_start(rows: SessionsIn, days: list[date], end: datetime) -> datetime 
 
 def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
     """The times of bronze's rows with first <= event time <= last, as points."""
-    days = [f"DATE '{day}'" for day in rows.dates() if _day(first_us) <= day <= _day(last_us)]
-    where = f"_event_date IN ({', '.join(days)})" if days else "false"
+    held = event_dates(rows.bronze)
+    days = [day for day in held if _day(first_us) <= day <= _day(last_us)]
     with duckdb_in_utc() as connection:
-        connection.register("bronze", dataset_of(rows.bronze, where if days else None))
+        connection.register("bronze", rows_on(rows.bronze, days))
         return arrow_of(
             connection.sql(
                 f"""
             SELECT DISTINCT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
-            WHERE {rows.condition} AND {"true" if days else "false"}
+            WHERE {rows.condition}
                 AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
             """
             )
@@ -273,12 +269,10 @@ def outputs_unlike(
     """Of the stretches `found`, as bronze gives them, those of which an output is known that is not
     of them: it starts elsewhere, or counts other rows than the stretch has up to its end. So also
     where something is known beside the verdict on a stretch, the output of that number."""
-    listed = ", ".join(f"DATE '{day}'" for day in rows.dates_within(found))
     with duckdb_in_utc() as connection:
         connection.register("known", known)
         connection.register("found", found)
-        where = f"_event_date IN ({listed})" if listed else "false"
-        connection.register("bronze", dataset_of(rows.bronze, where if listed else None))
+        connection.register("bronze", rows_on(rows.bronze, rows.dates_within(found)))
         unlike = arrow_of(
             connection.sql(
                 f"""
@@ -286,7 +280,7 @@ def outputs_unlike(
                 SELECT f.window_start, {rows.listed_keys("f")}, b._t, count(*) AS _rows
                 FROM found f JOIN (
                     SELECT {rows.selected_keys()}, make_timestamptz(epoch_us("{rows.event_time}"))
-                        AS _t FROM bronze WHERE {rows.condition} AND {where}
+                        AS _t FROM bronze WHERE {rows.condition}
                 ) b ON {rows.same_key("b", "f")} AND b._t BETWEEN f.window_start AND f.window_end
                 GROUP BY ALL
             ), ends AS (

@@ -31,6 +31,7 @@ from tidemark.operators.sessions.in_bronze import (
     SessionsIn,
     day_spans,
     first_start_of_those_ending,
+    same_keys,
     sessions_of,
     times_between,
 )
@@ -41,7 +42,7 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_text
 from tidemark.pipeline.model import GappedTable, SessionTable, Table
 from tidemark.storage.delta.appended import appended_rows
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
@@ -149,8 +150,7 @@ class GappedRows(BronzeRows):
     def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
         if not closed.num_rows:
             return 0
-        days = ", ".join(f"DATE '{day}'" for day in self._in().dates_within(closed))
-        held = dataset_of(self.bronze, f"_event_date IN ({days})" if days else "false")
+        held = rows_on(self.bronze, self._in().dates_within(closed))
         return self._count_in(held, closed, condition)
 
     def ends(self, closed: pa.Table) -> pa.Array[Any]:
@@ -193,14 +193,8 @@ class GappedRows(BronzeRows):
 
     def _in_a_session(self, time: str, one: str, session: str) -> str:
         """The condition that a time of the row `one` lies in a session of its key."""
-        same = self._in_keys(one, session)
+        same = same_keys(self.operator.table.group_by, one, session)
         return f"{same} AND {time} BETWEEN {session}.window_start AND {session}.window_end"
-
-    def _in_keys(self, one: str, other: str) -> str:
-        return " AND ".join(
-            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"'
-            for key in self.operator.table.group_by
-        )
 
     def _count_in(self, rows: Dataset, sessions: pa.Table, condition: str) -> int:
         event_time, table = self.operator.event_time, self.operator.table

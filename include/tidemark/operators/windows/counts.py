@@ -17,7 +17,7 @@ from tidemark.operators.operator import Operator
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import rows_from, rows_on
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
@@ -38,7 +38,7 @@ def count_of_windows(
     in large lookups.
     """
     dates = dates_of(window_starts(windows), table.window.length)
-    rows = rows_of_dates(bronze, dates)
+    rows = rows_on(bronze, dates)
     return count_in_windows(rows, operator, table, windows, 0, condition, found)
 
 
@@ -95,7 +95,7 @@ def count_of_range(
     first = first_end - table.window.length
     found = found_within(operator, bronze, [first], [last_end])
     with duckdb_in_utc() as connection:
-        rows = _between(bronze, first.date(), last_end.date())
+        rows = rows_from(bronze, first.date(), last_end.date())
         beside = _registered(connection, rows, operator, found)
         return _number(
             connection,
@@ -122,7 +122,7 @@ def windows_of_range(
     ends = f"_start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}"
     first = first_end - table.window.length
     found = found_within(operator, bronze, [first], [last_end])
-    rows = _between(bronze, first.date(), last_end.date())
+    rows = rows_from(bronze, first.date(), last_end.date())
     return windows_holding(rows, operator, table, ends, found)
 
 
@@ -139,7 +139,7 @@ def windows_holding(
     with duckdb_in_utc() as connection:
         beside = _registered(connection, rows, operator, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
-        windows = arrow_of(
+        return arrow_of(
             connection.sql(
                 f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
@@ -149,7 +149,6 @@ def windows_holding(
             """
             )
         )
-    return pa.table(windows)
 
 
 def _registered(
@@ -162,18 +161,6 @@ def _registered(
 def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:
     """The dates of the event times that windows with these starts hold."""
     return {day for start in starts for day in days(start.date(), (start + length - _TICK).date())}
-
-
-def rows_of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
-    """Bronze's rows of these dates: files of others are not opened."""
-    listed = ", ".join(f"DATE '{day}'" for day in sorted(dates))
-    return dataset_of(bronze, f"_event_date IN ({listed})")
-
-
-def _between(bronze: DeltaTable, first: date, last: date) -> Dataset:
-    """Bronze's rows of a range of dates, which may be all that there are."""
-    dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
-    return dataset_of(bronze, dates)
 
 
 def days(first: date, last: date) -> list[date]:

@@ -15,8 +15,8 @@ So Arrow is told no more of such a file than its partition, whole numbers, dates
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from operator import and_, or_
 from typing import Any
@@ -61,6 +61,22 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
         for one in known.get_fragments()
     ]
     return ds.FileSystemDataset(fragments, known.schema, known.format, known.filesystem)
+
+
+def event_dates(bronze: DeltaTable) -> list[date]:
+    """The dates that a bronze has files of, oldest first."""
+    return sorted({date.fromisoformat(part["_event_date"]) for part in bronze.partitions()})
+
+
+def rows_on(bronze: DeltaTable, days: Iterable[date]) -> ds.Dataset:
+    """A bronze's rows of these dates, which may be none: files of others are not opened."""
+    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
+    return dataset_of(bronze, f"_event_date IN ({listed})" if listed else "false")
+
+
+def rows_from(bronze: DeltaTable, first: date, last: date) -> ds.Dataset:
+    """A bronze's rows of a range of dates, which may be all that there are."""
+    return dataset_of(bronze, f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'")
 
 
 def _told_wrongly(files: pa.Table, schema: pa.Schema) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.pipeline.instants import epoch_ms, instant_of
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import event_dates, rows_on
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -38,11 +38,11 @@ def newest_event(place: TablePlace, column: str) -> datetime | None:
 def newest_event_us(bronze: DeltaTable, column: str) -> int | None:
     """The newest event time of a bronze, in microseconds since 1970; None where it has no row. Only
     the newest date's files are read."""
-    dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
-    if not dates:
+    newest_date = event_dates(bronze)[-1:]
+    if not newest_date:
         return None
     with duckdb_in_utc() as connection:
-        connection.register("bronze", dataset_of(bronze, f"_event_date = DATE '{max(dates)}'"))
+        connection.register("bronze", rows_on(bronze, newest_date))
         sql = f'SELECT max(epoch_us("{column}")) FROM bronze'
         ((newest,),) = connection.execute(sql).fetchall()
     return None if newest is None else int(newest)
