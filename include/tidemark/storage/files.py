@@ -83,8 +83,8 @@ def read_chunks(uri: str, options: Options) -> Iterator[bytes]:
     """All of a file, piece by piece, in its order; FileMissing when there is none."""
     store, path = _located(uri, options)
     with _naming(uri, "read"):
-        for chunk in obstore.get(store, path).stream(min_chunk_size=_CHUNK):
-            yield bytes(chunk)
+        found = obstore.get(store, path)
+    yield from _chunks_of(uri, found)
 
 
 def read_end(uri: str, size: int, length: int, options: Options) -> bytes:

@@ -129,18 +129,10 @@ class OpenedTable(DeltaTable):
         return super().schema()
 
     def partitions(self, *arguments: Any, **named: Any) -> list[dict[str, str]]:
-        copied = self._files_told()
-        return (
-            super().partitions(*arguments, **named)
-            if copied is None
-            else copied.partitions(*arguments, **named)
-        )
+        return DeltaTable.partitions(self._files_told() or self, *arguments, **named)
 
     def get_add_actions(self, flatten: bool = False) -> Any:
-        copied = self._files_told()
-        if copied is None:
-            return super().get_add_actions(flatten)
-        return copied.get_add_actions(flatten)
+        return DeltaTable.get_add_actions(self._files_told() or self, flatten)
 
     def to_pyarrow_dataset(self, *arguments: Any, **named: Any) -> Any:
         copied = self._files_told()

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
@@ -156,14 +156,7 @@ def add_files(
     # delta-rs counts rows for its own writes only.
     metadata = {**as_metadata(note), ROWS_ADDED: str(sum(file.rows for file in files))}
     properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
-    with appending(table, what):
-        table.create_write_transaction(
-            [_added(file) for file in files],
-            "append",
-            table.schema(),
-            table.metadata().partition_columns,
-            commit_properties=properties,
-        )
+    _commit(table, [*map(_added, files)], "append", table.schema(), what, properties)
 
 
 def replace_files(
@@ -171,16 +164,7 @@ def replace_files(
 ) -> None:
     """One commit after which the table has these files alone, which hold its rows, in columns of
     `schema`. Raises StorageUnavailable where it got another commit since it was opened."""
-    # No row is new.
-    metadata = {**as_metadata(note), ROWS_ADDED: "0"}
-    with appending(table, what):
-        table.create_write_transaction(
-            [_added(file) for file in files],
-            "overwrite",
-            schema,
-            table.metadata().partition_columns,
-            commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
-        )
+    _commit(table, [*map(_added, files)], "overwrite", schema, what, _of_no_new_row(note))
 
 
 @dataclass(frozen=True)
@@ -247,14 +231,28 @@ def rewrite_files(
         )
         for path, one in gone.items()
     ]
+    actions = [*map(_added, files), *map(_added, again), *removed]
+    _commit(table, actions, "append", table.schema(), what, _of_no_new_row(note))
+
+
+def _of_no_new_row(note: Note) -> CommitProperties:
+    """Of a commit whose files hold rows that the table had."""
     metadata = {**as_metadata(note), ROWS_ADDED: "0"}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+
+
+def _commit(
+    table: DeltaTable,
+    actions: Sequence[AddAction | RemoveAction],
+    mode: Literal["append", "overwrite"],
+    schema: Schema,
+    what: str,
+    properties: CommitProperties,
+) -> None:
+    partitions = table.metadata().partition_columns
     with appending(table, what):
         table.create_write_transaction(
-            [*map(_added, files), *map(_added, again), *removed],
-            "append",
-            table.schema(),
-            table.metadata().partition_columns,
-            commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
+            [*actions], mode, schema, partitions, commit_properties=properties
         )
 
 
