@@ -23,26 +23,9 @@ _DATE_UNITS = ("WEEK", "MONTH", "MON", "MM", "QUARTER", "YEAR", "YYYY", "YY")
 _TIME_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DD", *_DATE_UNITS)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 # Java's ZoneId.SHORT_IDS, and offsets.
-_SHORT_ZONES = frozenset(
-    (
-        *(
-            "ACT",
-            "AET",
-            "AGT",
-            "ART",
-            "AST",
-            "BET",
-            "BST",
-            "CAT",
-            "CNT",
-            "CST",
-            "CTT",
-            "EAT",
-            "ECT",
-        ),
-        *("IET", "IST", "JST", "MIT", "NET", "NST", "PLT", "PNT", "PRT", "PST", "SST", "VST", "Z"),
-    )
-)
+_SHORT_IDS = """ACT AET AGT ART AST BET BST CAT CNT CST CTT EAT ECT IET IST JST MIT NET NST PLT PNT
+    PRT PST SST VST Z"""
+_SHORT_ZONES = frozenset(_SHORT_IDS.split())
 _OFFSET = re.compile(r"(UTC|GMT|UT)?[+-]\d{1,2}(:?\d{1,2}){0,2}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _HEX = re.compile(r"[0-9a-fA-F]*")

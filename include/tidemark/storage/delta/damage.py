@@ -18,22 +18,13 @@ from tidemark.storage.json_text import json_value
 LOG = "_delta_log"
 # What delta-rs says of a log that it read, and that makes no table.
 _LOG_FAULTS = (
-    *(
-        "Json error",
-        "Arrow error",
-        "Invalid Checkpoint",
-        "contiguous commit files",
-        "Parquet error",
-    ),
+    *("Json error", "Arrow error", "Invalid Checkpoint", "contiguous commit files"),
+    "Parquet error",
     *("No table metadata or protocol", "MissingMetadata", "MissingProtocol", "Missing commit"),
 )
 _FILE_FAULTS = (
-    *(
-        "FileNotFoundException",
-        "FILE_NOT_EXIST",
-        "CANNOT_READ_FILE_FOOTER",
-        "is not a Parquet file",
-    ),
+    *("FileNotFoundException", "FILE_NOT_EXIST", "CANNOT_READ_FILE_FOOTER"),
+    "is not a Parquet file",
     *("Failed to open local file", "No such file or directory", "not a parquet file"),
     *("Requested range was invalid", "Parquet file size is 0 bytes", "corrupt", "footer"),
 )
