@@ -93,16 +93,8 @@ def _check_digits(precision: int) -> None:
 
 
 def _in_doubles(value: Value) -> exp.Expr:
-    return to_double(value) if value.kind.is_decimal else value.sql
-
-
-def to_double(value: Value) -> exp.Expr:
-    """Of a decimal by way of its text: DuckDB rounds one of many digits twice."""
-    return (
-        cast(cast(value.sql, "varchar"), "double")
-        if value.kind.is_decimal
-        else as_double(value.sql)
-    )
+    """A decimal by way of its text: DuckDB rounds one of many digits twice."""
+    return as_double(cast(value.sql, "varchar")) if value.kind.is_decimal else value.sql
 
 
 def as_double(value: exp.Expr) -> exp.Expr:
@@ -184,11 +176,7 @@ def _as(kind: Kind, value: Value) -> exp.Expr:
         return text_as(kind, value.literal).sql
     if value.kind.name not in (*TIMES, NULL.name, UNKNOWN.name):
         raise Untranslated(f"{kind} and {value.kind} are compared in another way; {OF_ONE_TYPE}")
-    return _to_timestamp(value.sql) if kind == TIMESTAMP and value.kind == DATE else value.sql
-
-
-def _to_timestamp(value: exp.Expr) -> exp.Expr:
-    return cast(value, "timestamptz")
+    return cast(value.sql, "timestamptz") if kind == TIMESTAMP and value.kind == DATE else value.sql
 
 
 def text_as(kind: Kind, text: str) -> Value:
@@ -209,7 +197,7 @@ def interval(node: exp.Expr) -> Value:
         raise Untranslated("write an interval as in `interval 10 minutes`")
     name = "to_" + unit.lower() + "s"
     whole = cast(exp.Literal.string(number), "int")
-    return Value(call(name, whole), _UNITS[unit], literal=None)
+    return Value(call(name, whole), _UNITS[unit])
 
 
 def _of_times(node: exp.Expr, left: Value, right: Value) -> Value:
@@ -224,7 +212,7 @@ def _of_times(node: exp.Expr, left: Value, right: Value) -> Value:
     if subtracts and left.kind == right.kind == DATE:
         return Value(call("to_days", cast(pair, "int")), INTERVAL)
     if subtracts and {left.kind, right.kind} <= {DATE, TIMESTAMP}:
-        sides = [_to_timestamp(exp.Paren(this=side.sql)) for side in (left, right)]
+        sides = [cast(exp.Paren(this=side.sql), "timestamptz") for side in (left, right)]
         return Value(exp.Paren(this=exp.Sub(this=sides[0], expression=sides[1])), INTERVAL)
     if (adds or subtracts) and left.kind == DATE and right.kind in (INT, MONTHS):
         return Value(cast(pair, "date"), DATE)

@@ -13,7 +13,6 @@ the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
 
 from sqlglot import ErrorLevel, exp, parse_one
 
@@ -96,12 +95,12 @@ class _Translation:
         rule = _RULES.get(type(node))
         read = _READ | {"negate"} if isinstance(node, exp.Like) else _READ
         if rule is None or not read.issuperset(name for name, part in node.args.items() if part):
-            raise ValueError(f"`{_written(node)}` cannot be translated to DuckDB; {_ALLOWED}")
+            raise ValueError(f"`{node.sql(DIALECT)}` cannot be translated to DuckDB; {_ALLOWED}")
         try:
             return rule(self, node)
         except Untranslated as reason:
             raise ValueError(
-                f"`{_written(node)}` cannot be translated to DuckDB: {reason}"
+                f"`{node.sql(DIALECT)}` cannot be translated to DuckDB: {reason}"
             ) from None
 
     def values(self, *nodes: exp.Expr | None) -> list[Value]:
@@ -110,38 +109,26 @@ class _Translation:
     def condition(self, node: exp.Expr) -> exp.Expr:
         found = self.value(node)
         if found.kind not in (BOOLEAN, NULL, UNKNOWN):
-            _refuse(f"{found.kind} is no condition")
+            raise Untranslated(f"{found.kind} is no condition")
         return found.sql
 
     def alike(self, *nodes: exp.Expr | None) -> tuple[list[exp.Expr], Kind]:
         """Values that both engines compare as one type, and that type."""
-        found = self.values(*nodes)
-        return _alike(found)
-
-
-def _alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
-    kinds = {value.kind.name for value in values} - {NULL.name, UNKNOWN.name}
-    if not kinds:
-        return [value.sql for value in values], UNKNOWN
-    if all(value.kind.is_number for value in values if value.kind.name in kinds):
-        return numbers_alike(values)
-    if kinds & set(TIMES):
-        return times_alike(values)
-    if len(kinds) > 1:
-        one, other, *_ = sorted(kinds)
-        _refuse(f"{one} and {other} are compared in another way; {OF_ONE_TYPE}")
-    (name,) = kinds
-    if name == NESTED.name:
-        _refuse("arrays, maps and structs are compared in another way")
-    return [value.sql for value in values], Kind(name)
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise Untranslated(reason)
-
-
-def _written(node: exp.Expr) -> str:
-    return node.sql("spark")
+        values = self.values(*nodes)
+        kinds = {value.kind.name for value in values} - {NULL.name, UNKNOWN.name}
+        if not kinds:
+            return [value.sql for value in values], UNKNOWN
+        if all(value.kind.is_number for value in values if value.kind.name in kinds):
+            return numbers_alike(values)
+        if kinds & set(TIMES):
+            return times_alike(values)
+        if len(kinds) > 1:
+            one, other, *_ = sorted(kinds)
+            raise Untranslated(f"{one} and {other} are compared in another way; {OF_ONE_TYPE}")
+        (name,) = kinds
+        if name == NESTED.name:
+            raise Untranslated("arrays, maps and structs are compared in another way")
+        return [value.sql for value in values], Kind(name)
 
 
 def _column(to: _Translation, node: exp.Expr) -> Value:
@@ -151,20 +138,12 @@ def _column(to: _Translation, node: exp.Expr) -> Value:
     found = to.columns.get(folded(whole))
     if found is None or not same_column(whole, found[0]):
         known = len(parts) > 1 and folded(parts[0]) in to.columns
-        _refuse("it is a part of a column" if known else "it is no column of the table")
+        raise Untranslated("it is a part of a column" if known else "it is no column of the table")
     name, kind = found
     if kind == NULL:
         return Value(exp.Null(), NULL)
     column = exp.column(exp.to_identifier(name, quoted=True))
     return Value(as_double(column) if kind.name == "float" else column, kind)
-
-
-def _boolean(to: _Translation, node: exp.Expr) -> Value:
-    return Value(node.copy(), BOOLEAN)
-
-
-def _null(to: _Translation, node: exp.Expr) -> Value:
-    return Value(node.copy(), NULL)
 
 
 def _paren(to: _Translation, node: exp.Expr) -> Value:
@@ -184,10 +163,6 @@ def _logic(to: _Translation, node: exp.Expr) -> Value:
     return Value(sql, BOOLEAN)
 
 
-def _not(to: _Translation, node: exp.Expr) -> Value:
-    return Value(exp.Not(this=to.condition(node.this)), BOOLEAN)
-
-
 def _compared(to: _Translation, node: exp.Expr) -> Value:
     (left, right), _ = to.alike(node.this, node.expression)
     return Value(type(node)(this=left, expression=right), BOOLEAN)
@@ -195,14 +170,14 @@ def _compared(to: _Translation, node: exp.Expr) -> Value:
 
 def _between(to: _Translation, node: exp.Expr) -> Value:
     if node.args.get("symmetric"):
-        _refuse("Spark has no symmetric between")
+        raise Untranslated("Spark has no symmetric between")
     (one, low, high), _ = to.alike(node.this, node.args["low"], node.args["high"])
     return Value(exp.Between(this=one, low=low, high=high), BOOLEAN)
 
 
 def _in(to: _Translation, node: exp.Expr) -> Value:
     if not node.expressions:
-        _refuse("it needs a list of values")
+        raise Untranslated("it needs a list of values")
     (one, *listed), _ = to.alike(node.this, *node.expressions)
     return Value(exp.In(this=one, expressions=listed), BOOLEAN)
 
@@ -212,7 +187,7 @@ def _is(to: _Translation, node: exp.Expr) -> Value:
     if isinstance(node.expression, exp.Boolean):
         return Value(exp.Is(this=to.condition(node.this), expression=node.expression), BOOLEAN)
     if not isinstance(node.expression, exp.Null):
-        _refuse("only null, true and false can follow `is`")
+        raise Untranslated("only null, true and false can follow `is`")
     return Value(exp.Is(this=asked.sql, expression=exp.Null()), BOOLEAN)
 
 
@@ -254,10 +229,6 @@ def _arithmetic(to: _Translation, node: exp.Expr) -> Value:
     return arithmetic(node, *to.values(node.this, node.expression))
 
 
-def _of_number(to: _Translation, node: exp.Expr) -> Value:
-    return of_one(node, to.value(node.this))
-
-
 def _literal(to: _Translation, node: exp.Expr) -> Value:
     if node.is_string:
         return Value(node.copy(), TEXT, literal=str(node.this))
@@ -268,15 +239,11 @@ def _typed_literal(to: _Translation, node: exp.Expr) -> Value:
     """`date '…'` and `timestamp '…'`, which sqlglot reads as casts of text that is written out."""
     kind = kind_of_type(node.args["to"])
     if kind.name not in TIMES or not node.this.is_string or node.args.get("safe"):
-        _refuse(
+        raise Untranslated(
             "a cast comes to something else for some values; have a measure or a derived column "
             "that casts"
         )
     return text_as(kind, str(node.this.this))
-
-
-def _interval(to: _Translation, node: exp.Expr) -> Value:
-    return interval(node)
 
 
 def _length(to: _Translation, node: exp.Expr) -> Value:
@@ -293,16 +260,16 @@ def _of_text(to: _Translation, node: exp.Expr) -> Value:
         return Value(call(_OF_TEXT[type(node)], one, two), BOOLEAN)
     # Spark's patterns escape with a backslash, DuckDB's with nothing.
     if other.literal is None and other.kind != NULL:
-        _refuse("a pattern has to be written out")
+        raise Untranslated("a pattern has to be written out")
     if "\\" in (other.literal or ""):
-        _refuse("a pattern with a backslash is read in another way")
+        raise Untranslated("a pattern with a backslash is read in another way")
     like = exp.Like(this=one, expression=two)
     return Value(exp.Not(this=like) if node.args.get("negate") else like, BOOLEAN)
 
 
 def _text(value: Value) -> exp.Expr:
     if value.kind not in (TEXT, NULL, UNKNOWN):
-        _refuse(f"it needs text, and has {value.kind}")
+        raise Untranslated(f"it needs text, and has {value.kind}")
     # DuckDB has such functions of lists too.
     return cast(value.sql, "varchar") if value.kind == NULL else value.sql
 
@@ -321,11 +288,11 @@ _Rule = Callable[[_Translation, exp.Expr], Value]
 _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Column: _column,
     exp.Literal: _literal,
-    exp.Boolean: _boolean,
-    exp.Null: _null,
+    exp.Boolean: lambda to, node: Value(node.copy(), BOOLEAN),
+    exp.Null: lambda to, node: Value(node.copy(), NULL),
     exp.Paren: _paren,
     **dict.fromkeys((exp.And, exp.Or), _logic),
-    exp.Not: _not,
+    exp.Not: lambda to, node: Value(exp.Not(this=to.condition(node.this)), BOOLEAN),
     **dict.fromkeys(_COMPARISONS, _compared),
     exp.Between: _between,
     exp.In: _in,
@@ -335,9 +302,9 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least), _one_of),
     exp.Nullif: _nullif,
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _arithmetic),
-    **dict.fromkeys((exp.Neg, exp.Abs), _of_number),
+    **dict.fromkeys((exp.Neg, exp.Abs), lambda to, node: of_one(node, to.value(node.this))),
     **dict.fromkeys((exp.Cast, exp.TryCast), _typed_literal),
-    exp.Interval: _interval,
+    exp.Interval: lambda to, node: interval(node),
     exp.Length: _length,
     **dict.fromkeys((exp.Like, *_OF_TEXT), _of_text),
 }
