@@ -81,7 +81,7 @@ def kept_type_faults(root: Node) -> Iterator[tuple[Node, str]]:
         if reason := _unkept(root):
             yield root, reason
     for node in root.walk():
-        if _is_time_of_day(node):
+        if isinstance(node, exp.Cast) and node.to.this == exp.DType.TIME:
             yield node, _TIME_OF_DAY
         elif _takes_bytes_for_text(node):
             yield node, _BYTES_AS_TEXT
@@ -203,10 +203,6 @@ def _of_one_type(values: list[Any]) -> str | None:
     if typed:
         return next((reason for reason in typed if reason), None)
     return found[0] if found else None
-
-
-def _is_time_of_day(node: Node) -> bool:
-    return isinstance(node, exp.Cast) and node.to.this == exp.DType.TIME
 
 
 def _takes_bytes_for_text(node: Node) -> bool:

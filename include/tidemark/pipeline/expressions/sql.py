@@ -154,7 +154,7 @@ def _of_measure(
     if root is not None and not faults:
         faults += _aggregation_faults(root)
     if root is not None and not faults:
-        faults += [Fault(offset_of(node), why) for node, why in aggregates.form_faults(root)]
+        faults += _told(aggregates.form_faults(root))
     faults += [] if root is None else _unkept(root, faults)
     return _in_order([replace(one, offset=_written_at(one.offset, named)) for one in faults])
 
@@ -241,7 +241,7 @@ def check_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
     """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too.
 
     `kinds` are the types of gold's columns, by name, as far as they can be told."""
-    return _or_backticks(text, gold, lambda text, gold: _of_row(text, gold, kinds))
+    return _or_backticks(text, gold, partial(_of_row, kinds=kinds))
 
 
 def _of_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
@@ -322,7 +322,10 @@ def _of_where(text: str, scope: Scope) -> list[Fault]:
 
 def _unkept(root: exp.Expr, known: list[Fault]) -> list[Fault]:
     """What no table can keep; the types of a faulty expression say nothing."""
-    found = [] if known else kept_type_faults(root)
+    return [] if known else _told(kept_type_faults(root))
+
+
+def _told(found: Iterable[tuple[exp.Expr, str]]) -> list[Fault]:
     return [Fault(offset_of(node), reason) for node, reason in found]
 
 
@@ -416,7 +419,8 @@ def _or_backticks(
         for start, word in reversed(words):
             meant = f"{meant[:start]}`{word}`{meant[start + len(word) :]}"
         if not check(meant, scope):
-            return [_in_backticks(*one) for one in words]
+            said = "`{0}` is a word of SQL; write the column in backticks: ``{0}``"
+            return [Fault(start, said.format(word)) for start, word in words]
     return faults
 
 
@@ -430,10 +434,6 @@ def _columns_that_are_words(text: str, scope: Scope) -> list[tuple[int, str]]:
             if token.token_type not in plain and known_name(token.text, scope)
         ]
     return []
-
-
-def _in_backticks(offset: int, word: str) -> Fault:
-    return Fault(offset, f"`{word}` is a word of SQL; write the column in backticks: ``{word}``")
 
 
 def _read(
@@ -455,7 +455,7 @@ def _read(
         # A text that is compared with a time would be told twice.
         wrong += [] if wrong else type_faults(root)
         wrong += (*argument_faults(root), *size_faults(root), *pattern_faults(root))
-        faults += [Fault(offset_of(node), reason) for node, reason in wrong]
+        faults += _told(wrong)
     return root, faults
 
 

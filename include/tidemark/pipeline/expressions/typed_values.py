@@ -50,16 +50,12 @@ def check_value(kind: Kind, value: Any) -> None:
         if isinstance(value, date) or not isinstance(value, str):
             raise Untranslated(f"needs a {kind} in quotes, and has {value}")
         text_as(kind, value)
-        _check_day(value)
+        try:
+            date.fromisoformat(value[:10])
+        except ValueError as error:
+            raise Untranslated(f"has the day {value[:10]}, which there is not: {error}") from None
     elif not kind.is_number and kind not in (TEXT, BOOLEAN):
         raise Untranslated(f"cannot be written out for {kind}")
-
-
-def _check_day(text: str) -> None:
-    try:
-        date.fromisoformat(text[:10])
-    except ValueError as error:
-        raise Untranslated(f"has the day {text[:10]}, which there is not: {error}") from None
 
 
 def compared(column: str, kind: Kind, sign: Sign, value: Any) -> str:

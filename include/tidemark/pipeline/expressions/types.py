@@ -215,18 +215,14 @@ def _compared(node: Node, left: Node, right: Node) -> Iterator[tuple[Node, str]]
     elif not _go_together(*kinds):
         yield node, f"compares {_type_words(left)} with {_type_words(right)}"
     for text, other in ((left, right), (right, left)):
-        is_text = _annotated(text.unnest()) == TEXT and not _is_literal(text)
+        # None that is written out, or made of such.
+        is_text = _annotated(text.unnest()) == TEXT and text.find(exp.Column) is not None
         if is_text and kind_of(other) in _SIMPLE:
             said = f"compares {_type_words(text)} with {_type_words(other)}"
             yield node, f"{said}; cast one of them, as in `{_cast(text, other)}`"
     for literal, kind in ((left, kinds[1]), (right, kinds[0])):
         if isinstance(literal, exp.Literal) and literal.is_string:
             yield from _text_compared(literal, str(kind))
-
-
-def _is_literal(node: Node) -> bool:
-    """A text that is written out, or made of such."""
-    return node.find(exp.Column) is None
 
 
 def _cast(text: Node, other: Node) -> str:
