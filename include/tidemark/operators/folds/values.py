@@ -107,6 +107,11 @@ def ordered(value: Any) -> Any:
 
 def converter(kind: str) -> Callable[[Any], Any]:
     """What makes a value of an emitted column out of what a class gives; it raises Unfit."""
+    return _unless_null(_converter(kind))
+
+
+def _converter(kind: str) -> Callable[[Any], Any]:
+    """Of values that are not null."""
     if (element := element_of(kind)) is not None:
         return _array(kind, converter(element))
     if kind in _WHOLE:
@@ -126,7 +131,7 @@ def _array(kind: str, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise _unfit(value, kind)
         return [element(one) for one in value]
 
-    return _unless_null(convert)
+    return convert
 
 
 def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
@@ -139,7 +144,7 @@ def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
             raise Unfit(f"a number is too large for a column of type {kind}")
         return int(value)
 
-    return _unless_null(convert)
+    return convert
 
 
 def _decimal(kind: str) -> Callable[[Any], Any]:
@@ -160,7 +165,7 @@ def _decimal(kind: str) -> Callable[[Any], Any]:
             raise Unfit(f"{number!s:.40} does not fit into a column of type {kind}")
         return found
 
-    return _unless_null(convert)
+    return convert
 
 
 def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[Any], Any]:
@@ -169,7 +174,7 @@ def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[
             raise _unfit(value, kind)
         return value
 
-    return _unless_null(convert)
+    return convert
 
 
 def _number(kind: str) -> Callable[[Any], Any]:
@@ -181,13 +186,11 @@ def _number(kind: str) -> Callable[[Any], Any]:
         except OverflowError:
             raise Unfit(f"a number is too large for a column of type {kind}") from None
 
-    return _unless_null(convert)
+    return convert
 
 
 def _float(value: Any) -> Any:
     wide = _number("float")(value)
-    if wide is None:
-        return None
     try:
         return struct.unpack("<f", struct.pack("<f", wide))[0]
     except OverflowError:
@@ -195,14 +198,12 @@ def _float(value: Any) -> Any:
 
 
 def _date(value: Any) -> Any:
-    if value is not None and (isinstance(value, datetime) or not isinstance(value, date)):
+    if isinstance(value, datetime) or not isinstance(value, date):
         raise _unfit(value, "date")
     return value
 
 
 def _timestamp(value: Any) -> Any:
-    if value is None:
-        return None
     if not isinstance(value, datetime):
         raise _unfit(value, "timestamp")
     if value.tzinfo is None:
@@ -215,7 +216,7 @@ def _timestamp(value: Any) -> Any:
 
 def _string(value: Any) -> Any:
     text = _simple("string", str)(value)
-    if text is not None and not text.isascii():
+    if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
