@@ -163,14 +163,11 @@ class CalendarRows(BronzeRows):
                 others = read - counting
                 counts.append(replace(of_batch, not_counted=others, without_match=without_match))
                 found.append(f"SELECT _start {keys} FROM touched_{number}")
-            windows = arrow_of(
-                connection.sql(
-                    f"""
+            sql = f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start {keys}
                 FROM ({" UNION ALL ".join(found)}) WHERE {kept}
-                """
-                )
-            )
+            """
+            windows = arrow_of(connection.sql(sql))
         return Touched(tuple(counts), windows)
 
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
@@ -179,14 +176,11 @@ class CalendarRows(BronzeRows):
             rows = self._ending_rows(first_end, last_end)
             looked_up = self._looked_up_ending(first_end, last_end)
             self._assign(connection, rows, found=looked_up)
-            return arrow_of(
-                connection.sql(
-                    f"""
+            sql = f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned
                 WHERE {self._ends_in(first_end, last_end)}
-                """
-                )
-            )
+            """
+            return arrow_of(connection.sql(sql))
 
     def holding(self, rows: pa.Table) -> pa.Table:
         keys = _listed(self.operator.table.group_by)

@@ -182,9 +182,7 @@ def _windows(
         """
     )
     unmatched = 1 if joined.table.join.type == "left" else 0
-    found = arrow_of(
-        connection.sql(
-            f"""
+    sql = f"""
         SELECT make_timestamptz(_start) AS window_start{joined.listed_keys()},
             make_timestamptz(_start + {joined.length}) AS window_end,
             sum(_rows * _matches)::BIGINT AS matches,
@@ -201,11 +199,10 @@ def _windows(
             ) m USING (_id)
             WHERE {wanted}
         ) GROUP BY ALL HAVING "rows" > 0
-        """
-        )
-    )
+    """
+    found = arrow_of(connection.sql(sql))
     schema = joined.empty().schema
-    return pa.table(found).rename_columns(schema.names).cast(schema)
+    return found.rename_columns(schema.names).cast(schema)
 
 
 def _joining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

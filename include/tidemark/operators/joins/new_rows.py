@@ -68,15 +68,12 @@ def find_touched(
                 counted = _frozen(joined, frontier, frozen_before_ms * 1_000)
                 kept = f"_start >= {frozen_before_ms * 1_000}"
             ((left_frozen, right_frozen),) = connection.execute(counted).fetchall()
-            found = arrow_of(
-                connection.sql(
-                    f"""
+            sql = f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start{joined.listed_keys()}
                 FROM touching WHERE {closed} AND {kept}
-                """
-                )
-            )
-        windows.append(pa.table(found))
+            """
+            found = arrow_of(connection.sql(sql))
+        windows.append(found)
         counts.append(
             BatchCounts(
                 batch=batch,

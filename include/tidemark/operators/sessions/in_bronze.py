@@ -105,15 +105,12 @@ def sessions_of(rows: SessionsIn, points: pa.Table) -> pa.Table:
             f"CREATE TEMP TABLE points AS SELECT DISTINCT {rows.listed_keys()}, _t FROM given"
         )
         _read_outwards(connection, rows)
-        return arrow_of(
-            connection.sql(
-                f"""
+        sql = f"""
             SELECT make_timestamptz(_start) AS window_start, {rows.listed_keys()},
                 make_timestamptz(_last + {rows.gap}) AS window_end, _rows AS "rows"
             FROM sessions WHERE _asked
-            """
-            )
-        )
+        """
+        return arrow_of(connection.sql(sql))
 
 
 def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> None:
@@ -248,15 +245,12 @@ def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
     days = [day for day in held if _day(first_us) <= day <= _day(last_us)]
     with duckdb_in_utc() as connection:
         connection.register("bronze", rows_on(rows.bronze, days))
-        return arrow_of(
-            connection.sql(
-                f"""
+        sql = f"""
             SELECT DISTINCT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
             WHERE {rows.condition}
                 AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
-            """
-            )
-        )
+        """
+        return arrow_of(connection.sql(sql))
 
 
 def _day(microseconds: int) -> date:
@@ -273,9 +267,7 @@ def outputs_unlike(
         connection.register("known", known)
         connection.register("found", found)
         connection.register("bronze", rows_on(rows.bronze, rows.dates_within(found)))
-        unlike = arrow_of(
-            connection.sql(
-                f"""
+        sql = f"""
             WITH times AS (
                 SELECT f.window_start, {rows.listed_keys("f")}, b._t, count(*) AS _rows
                 FROM found f JOIN (
@@ -302,7 +294,6 @@ def outputs_unlike(
             )
             SELECT f.* FROM found f SEMI JOIN wrong w
             ON {rows.same_key("f", "w")} AND f.window_start = w.window_start
-            """
-            )
-        )
+        """
+        unlike = arrow_of(connection.sql(sql))
     return unlike.cast(found.schema)

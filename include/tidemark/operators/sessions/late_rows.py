@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from tidemark.operators.sessions.in_bronze import SessionsIn, sessions_of
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.storage.delta.appended import appended_rows
@@ -59,20 +57,17 @@ def find_late_rows(
             GROUP BY n._batch
             """
         ).fetchall()
-        kept = arrow_of(
-            connection.sql(
-                f"""
+        sql = f"""
             SELECT window_start, {keys}, window_end, "rows" FROM sessions
             WHERE epoch_us(window_start) >= {frozen_us}
-            """
-            )
-        )
+        """
+        kept = arrow_of(connection.sql(sql))
     found = {number: counts for number, *counts in counted}
     counts = tuple(
         _counts(batch, totals[number], found.get(number, [0, 0, 0, 0]))
         for number, batch in enumerate(batches)
     )
-    return Touched(counts, pa.table(kept))
+    return Touched(counts, kept)
 
 
 def _near(rows: SessionsIn, number: int, batch: BatchRead, closed_ms: int) -> str:

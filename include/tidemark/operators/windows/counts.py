@@ -139,16 +139,13 @@ def windows_holding(
     with duckdb_in_utc() as connection:
         beside = _registered(connection, rows, operator, found)
         keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
-        return arrow_of(
-            connection.sql(
-                f"""
+        sql = f"""
             SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
                 SELECT {each_start(operator.event_time, table.window)} AS _start {keys} FROM bronze
                 WHERE {beside.counts}
             ) WHERE {condition}
-            """
-            )
-        )
+        """
+        return arrow_of(connection.sql(sql))
 
 
 def _registered(
