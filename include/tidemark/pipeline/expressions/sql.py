@@ -174,7 +174,7 @@ def _named_above(text: str, above: Mapping[str, str]) -> list[_NamedMeasure]:
     for column in _columns_among(text, above):
         place = column.this.meta
         known = len(column.parts) == 1 and folded(column.name) in above and "start" in place
-        if known and not _inside(column, _is_aggregate_or_its_filter):
+        if known and not _in_an_aggregate(column):
             says = above[folded(column.name)]
             found[place["start"]] = _NamedMeasure(place["start"], place["end"] + 1, says)
     return [found[start] for start in sorted(found)]
@@ -217,7 +217,7 @@ def _misnamed_faults(
         name = column.parts[0].name
         if known_name(name, scope) or folded(name) not in names:
             continue
-        if _inside(column, _is_aggregate_or_its_filter):
+        if _in_an_aggregate(column):
             message = "is a measure; an aggregate is over columns, not over others"
         elif folded(name) not in above:
             message = "is no measure above this one, and only these can be named"
@@ -549,7 +549,7 @@ def _aggregation_faults(root: exp.Expr) -> Iterator[Fault]:
         yield Fault(0, "is not an aggregate; write count(*), sum(…), max(…) or another")
         return
     for node in found:
-        if _inside(node, _is_aggregate_or_its_filter) and not isinstance(node.parent, exp.Filter):
+        if _in_an_aggregate(node) and not isinstance(node.parent, exp.Filter):
             yield Fault(offset_of(node), f"{_named(node)} stands inside another aggregate")
     for window in root.find_all(exp.Window):
         message = (
@@ -563,7 +563,7 @@ def _aggregation_faults(root: exp.Expr) -> Iterator[Fault]:
         if not _is_aggregate(node.this):
             yield Fault(offset_of(node), "has FILTER on what is not an aggregate")
     for column in root.find_all(exp.Column):
-        if not _inside(column, _is_aggregate_or_its_filter):
+        if not _in_an_aggregate(column):
             yield Fault(offset_of(column), f"`{column.sql(DIALECT)}` stands outside an aggregate")
 
 
@@ -576,17 +576,12 @@ def _is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc)
 
 
-def _is_aggregate_or_its_filter(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Filter) or _is_aggregate(node)
-
-
-def _inside(node: exp.Expr, wanted: Callable[[exp.Expr], bool]) -> bool:
+def _in_an_aggregate(node: exp.Expr) -> bool:
+    """Does it stand in an aggregate, or in its filter?"""
     parent = node.parent
-    while parent is not None:
-        if wanted(parent):
-            return True
+    while parent is not None and not (isinstance(parent, exp.Filter) or _is_aggregate(parent)):
         parent = parent.parent
-    return False
+    return parent is not None
 
 
 def _named(node: exp.Expr) -> str:
