@@ -49,16 +49,16 @@ def plan_repair(
     """Plan the repair of a checkpoint. `now` is in UTC. Reads the sink, and the checkpoint again
     for each batch that is tried; RewindRefused where the sink does not tell what it has to."""
     mending = plan_mending(found, sink, now)
-    mended = found.without(mending.removed)
-    facts = with_id(mended.facts, mending)
+    repair = _Repair(found, found.without(mending.removed), mending, sink, now, stopped)
+    facts = with_id(repair.mended.facts, mending)
     diagnosis = judge_checkpoint(facts, now)
     poisoned = any(one.kind is FindingKind.WATERMARK for one in diagnosis.findings)
     apart = _apart(facts, sink)
     if not [*damage_of(diagnosis)] and not poisoned and not apart:
-        return _in_place(found, mending, facts, diagnosis, sink, now, stopped)
+        return repair.in_place(facts, diagnosis)
     unknown = any(one.severity is Severity.UNKNOWN for one in diagnosis.findings)
     # What a newer engine wrote may be right: nobody can tell what would be thrown away.
-    back = None if unknown else _back(found, mended, mending, sink, now, stopped, poisoned)
+    back = None if unknown else repair.back(poisoned)
     return back or _refused(found, diagnosis, facts, apart)
 
 
@@ -79,85 +79,70 @@ def _apart(facts: CheckpointFacts, sink: Sink | None) -> str | None:
     )
 
 
-def _in_place(
-    found: CheckpointSnapshot,
-    mending: Mending,
-    facts: CheckpointFacts,
-    diagnosis: Diagnosis,
-    sink: Sink | None,
-    now: datetime,
-    stopped: bool,
-) -> ChangePlan:
-    change = _change(found, mending, facts.commits.newest)
-    idle = not change.removed and not change.written
-    running = None if stopped or idle else seems_to_run(found, now)
-    # What wrote that state may have written to the sink as well, and the log does not know.
-    unsaid = NO_SINK if sink is None and _state_ahead(found)[0] else None
-    return ChangePlan(
-        change,
-        diagnosis,
-        watermark_ms(facts),
-        mending.notes,
-        tuple(reason for reason in (unsaid, running) if reason),
-    )
+@dataclass(frozen=True)
+class _Repair:
+    """A checkpoint as it was found and as it is once mended, and what was said with it."""
 
+    found: CheckpointSnapshot
+    mended: CheckpointSnapshot
+    mending: Mending
+    sink: Sink | None
+    now: datetime
+    stopped: bool
 
-def _back(
-    found: CheckpointSnapshot,
-    mended: CheckpointSnapshot,
-    mending: Mending,
-    sink: Sink | None,
-    now: datetime,
-    stopped: bool,
-    poisoned: bool,
-) -> ChangePlan | None:
-    """The newest batch to which it can go back; None where there is none."""
-    newest_first = reversed(possible_batches(mended))
-    tried = (batch for batch in newest_first if not (poisoned and _ahead(mended, batch)))
-    refused: ChangePlan | None = None
-    for batch in islice(tried, _TRIED):
-        plan = _to(batch, found, mended, mending, sink, now, stopped)
-        if plan is None:
-            continue
-        plan = _poison_told(plan, mended, batch) if poisoned else plan
-        if not plan.refused:
-            return plan
-        # What hinders the newest one (a file that is gone, a sink that was not told) is told.
-        refused = refused or plan
-    return refused
+    def in_place(self, facts: CheckpointFacts, diagnosis: Diagnosis) -> ChangePlan:
+        change = _change(self.found, self.mending, facts.commits.newest)
+        idle = not change.removed and not change.written
+        running = None if self.stopped or idle else seems_to_run(self.found, self.now)
+        # What wrote that state may have written to the sink as well, and the log does not know.
+        unsaid = NO_SINK if self.sink is None and _state_ahead(self.found)[0] else None
+        return ChangePlan(
+            change,
+            diagnosis,
+            watermark_ms(facts),
+            self.mending.notes,
+            tuple(reason for reason in (unsaid, running) if reason),
+        )
 
+    def back(self, poisoned: bool) -> ChangePlan | None:
+        """The newest batch to which it can go back; None where there is none."""
+        mended, newest_first = self.mended, reversed(possible_batches(self.mended))
+        tried = (batch for batch in newest_first if not (poisoned and _ahead(mended, batch)))
+        refused: ChangePlan | None = None
+        for batch in islice(tried, _TRIED):
+            plan = self._to(batch)
+            if plan is None:
+                continue
+            plan = _poison_told(plan, mended, batch) if poisoned else plan
+            if not plan.refused:
+                return plan
+            # What hinders the newest one (a file that is gone, a sink that was not told) is told.
+            refused = refused or plan
+        return refused
 
-def _to(
-    batch: int,
-    found: CheckpointSnapshot,
-    mended: CheckpointSnapshot,
-    mending: Mending,
-    sink: Sink | None,
-    now: datetime,
-    stopped: bool,
-) -> ChangePlan | None:
-    """The plan of going back to a batch; None where the state or the logs do not allow it."""
-    try:
-        facts = read_for_rewind(mended, batch)
-    except RewindRefused:
-        return None
-    after = replace(facts.after, facts=with_id(facts.after.facts, mending))
-    if [*damage_of(judge_checkpoint(after.facts, now))]:
-        return None
-    query_id = mending.query_id or _id(mended.facts)
-    planned: SinkPlan | None = None
-    if sink is not None and query_id is not None:
-        planned = sink.plan(query_id, batch)
-    plan = plan_rewind(replace(facts, after=after), planned, now, stopped)
-    change = _change(found, mending, batch)
-    whole = replace(
-        plan.change,
-        title=f"repaired, and taken back to the end of batch {batch}",
-        listed=change.listed,
-        removed=(*change.removed, *plan.change.removed),
-        written=change.written,
-    )
-    return replace(plan, change=whole, notes=(*mending.notes, *plan.notes))
+    def _to(self, batch: int) -> ChangePlan | None:
+        """The plan of going back to a batch; None where the state or the logs do not allow it."""
+        try:
+            facts = read_for_rewind(self.mended, batch)
+        except RewindRefused:
+            return None
+        after = replace(facts.after, facts=with_id(facts.after.facts, self.mending))
+        if [*damage_of(judge_checkpoint(after.facts, self.now))]:
+            return None
+        query_id = self.mending.query_id or _id(self.mended.facts)
+        planned: SinkPlan | None = None
+        if self.sink is not None and query_id is not None:
+            planned = self.sink.plan(query_id, batch)
+        plan = plan_rewind(replace(facts, after=after), planned, self.now, self.stopped)
+        change = _change(self.found, self.mending, batch)
+        whole = replace(
+            plan.change,
+            title=f"repaired, and taken back to the end of batch {batch}",
+            listed=change.listed,
+            removed=(*change.removed, *plan.change.removed),
+            written=change.written,
+        )
+        return replace(plan, change=whole, notes=(*self.mending.notes, *plan.notes))
 
 
 def _refused(
