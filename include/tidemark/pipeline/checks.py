@@ -87,7 +87,20 @@ RowOrRule = Annotated[
 ]
 
 
-class Check(_CheckModel):
+class _FailOrWarn(_CheckModel):
+    fail: Any = None
+    warn: Any = None
+
+    @property
+    def severity(self) -> Severity:
+        return "warn" if self.fail is None else "fail"
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return self._names_one("fail", "warn")
+
+
+class Check(_FailOrWarn):
     """A check of a table's changed rows: `fail` keeps the run from being published, `warn` does
     not. With `where` it looks at no other rows than those for which that is true."""
 
@@ -98,19 +111,11 @@ class Check(_CheckModel):
     )
 
     @property
-    def severity(self) -> Severity:
-        return "warn" if self.fail is None else "fail"
-
-    @property
     def asked(self) -> str | Gaps | dict[str, dict[str, Any]]:
         """A condition on each row, a rule, or one expectation with its arguments."""
         asked = self.warn if self.fail is None else self.fail
         assert asked is not None
         return asked.gaps if isinstance(asked, TableRule) else asked
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        return self._names_one("fail", "warn")
 
 
 class RejectedShare(_CheckModel):
@@ -157,22 +162,14 @@ class SourceRule(_CheckModel):
         return self._names_one("rejected_share", "rows_per_run", "freshness")
 
 
-class SourceCheck(_CheckModel):
+class SourceCheck(_FailOrWarn):
     """A check of what a run read: `fail` keeps the run from being published, `warn` does not."""
 
     fail: SourceRule | None = None
     warn: SourceRule | None = None
 
     @property
-    def severity(self) -> Severity:
-        return "warn" if self.fail is None else "fail"
-
-    @property
     def asked(self) -> RejectedShare | RowsPerRun | Freshness:
         rule = self.warn if self.fail is None else self.fail
         assert rule is not None
         return rule.one
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        return self._names_one("fail", "warn")
