@@ -139,6 +139,12 @@ _ANY_NUMBER = (
     *("maxRecordsPerFile", "maxWriteBufferNumber", "memoryOverhead", "minDeltasForSnapshot"),
     *("openCostInBytes", "writeBufferSizeMB"),
 )
+_KINDS = {
+    **dict.fromkeys(_SWITCHES, _SWITCH),
+    **dict.fromkeys(_WORDS, _WORD),
+    **dict.fromkeys(_WHOLE_NUMBERS, _WHOLE),
+    **dict.fromkeys(_ANY_NUMBER, _NUMBER),
+}
 # As Java and Python read it. The last is a login in a URL: names and values are held to it.
 _SECRET = (
     "(?i)secret|passw(or)?d|passphrase|token|credential|signature|connection[._-]?string|[._]sas[._]"
@@ -180,20 +186,9 @@ def check_pipeline_setting(name: str, value: str) -> None:
                 f"is a class that is not known here; known: {', '.join(STORE_CLASSES)}"
             )
         return
-    words, pattern = _kind(name)
+    words, pattern = _KINDS.get(name.rpartition(".")[2], _ABOVE_0)
     if not pattern.fullmatch(value):
         raise ValueError(f"takes {words}")
-
-
-def _kind(name: str) -> _Kind:
-    last = name.rpartition(".")[2]
-    if last in _SWITCHES:
-        return _SWITCH
-    if last in _WORDS:
-        return _WORD
-    if last in _WHOLE_NUMBERS:
-        return _WHOLE
-    return _NUMBER if last in _ANY_NUMBER else _ABOVE_0
 
 
 def tuned(asked: Mapping[str, str]) -> dict[str, str]:
