@@ -44,6 +44,10 @@ class StoreFinding:
     retry_can_help: bool = False
 
 
+# What a check has looked at, and what is wrong.
+_Seen = tuple[str, str | None]
+
+
 def check_store(
     root: str, options: Options, lease: timedelta, clock: Callable[[], datetime]
 ) -> Iterator[StoreFinding]:
@@ -53,7 +57,7 @@ def check_store(
     UTC; `lease` is the lease's length, by which the store's clock may differ.
     """
     folder = f"{root}/.tidemark-doctor-{uuid4()}"
-    checks: tuple[tuple[str, Callable[[], StoreFinding]], ...] = (
+    checks: tuple[tuple[str, Callable[[], _Seen]], ...] = (
         ("write, read", partial(_writes, folder, options)),
         ("list", partial(_lists, folder, options)),
         ("create if absent", partial(_creates_once, folder, options)),
@@ -64,7 +68,7 @@ def check_store(
     try:
         for name, check in checks:
             try:
-                found = check()
+                found = StoreFinding(name, *check())
             except StorageUnavailable as error:
                 lacks = isinstance(error, FileMissing)
                 found = StoreFinding(name, root, _unreachable(error), retry_can_help=not lacks)
@@ -87,24 +91,22 @@ def _unreachable(error: StorageUnavailable) -> str:
     )
 
 
-def _writes(folder: str, options: Options) -> StoreFinding:
+def _writes(folder: str, options: Options) -> _Seen:
     place = f"{folder}/written"
     write_bytes(place, _TEXT, options)
     if (found := read_bytes(place, options)) != _TEXT:
-        return StoreFinding(
-            "write, read", folder, f"{place} is read as {found[:60]!r}, not as written."
-        )
-    return StoreFinding("write, read", "a file is read as it was written")
+        return folder, f"{place} is read as {found[:60]!r}, not as written."
+    return "a file is read as it was written", None
 
 
-def _lists(folder: str, options: Options) -> StoreFinding:
+def _lists(folder: str, options: Options) -> _Seen:
     found = [place.rpartition("/")[2] for place in list_files(folder, options)]
     if found != ["written"]:
-        return StoreFinding("list", folder, f"{folder} has one file, and {found} are listed.")
-    return StoreFinding("list", "a new file is listed at once")
+        return folder, f"{folder} has one file, and {found} are listed."
+    return "a new file is listed at once", None
 
 
-def _creates_once(folder: str, options: Options) -> StoreFinding:
+def _creates_once(folder: str, options: Options) -> _Seen:
     start = Barrier(_WRITERS)
 
     def create(place: str, writer: int) -> bool:
@@ -120,56 +122,51 @@ def _creates_once(folder: str, options: Options) -> StoreFinding:
             place = f"{folder}/created-{round_}"
             won = list(pool.map(partial(create, place), range(_WRITERS)))
             if sum(won) != 1:
-                return StoreFinding(
-                    "create if absent",
+                return (
                     folder,
                     f"{sum(won)} of {_WRITERS} writers created the same file. Commits would be "
                     "lost here, without an error: do not use this store. Amazon S3, and stores "
                     "whose conditional writes are atomic, let one win (docs/cluster.md).",
                 )
-    return StoreFinding("create if absent", f"one of {_WRITERS} writers wins, {_ROUNDS} times")
+    return f"one of {_WRITERS} writers wins, {_ROUNDS} times", None
 
 
-def _tags(folder: str, options: Options) -> StoreFinding:
+def _tags(folder: str, options: Options) -> _Seen:
     if e_tag_of(f"{folder}/written", options):
-        return StoreFinding("entity tags", "S3A can tell versions of a file apart")
-    return StoreFinding(
-        "entity tags",
+        return "S3A can tell versions of a file apart", None
+    return (
         folder,
         "The store tells no ETag of a file, and S3A's default stream needs one. Have the store "
         "write them (a gateway over a file system tells none of files that it did not write).",
     )
 
 
-def _clock(
-    folder: str, options: Options, lease: timedelta, clock: Callable[[], datetime]
-) -> StoreFinding:
+def _clock(folder: str, options: Options, lease: timedelta, clock: Callable[[], datetime]) -> _Seen:
     place = f"{folder}/now"
     before = clock()
     write_bytes(place, _TEXT, options)
     after = clock()
     facts = stat_files([place], options)[place]
     if facts is None:
-        return StoreFinding("clock", folder, f"{place} was written, and is not there.")
+        return folder, f"{place} was written, and is not there."
     # Stores tell whole seconds.
     apart = max(before - facts.modified - timedelta(seconds=1), facts.modified - after)
     seconds = max(0.0, apart.total_seconds())
     if seconds > lease.total_seconds() / 2:
         whose = "this machine's" if is_local(folder) else "the store's"
-        return StoreFinding(
-            "clock",
+        return (
             folder,
             f"This machine's clock and {whose} differ by {seconds:.0f} s, the lease's length is "
             f"{lease.total_seconds():.0f} s. Set the clocks (NTP).",
         )
-    return StoreFinding("clock", f"differs from the store's by {seconds:.0f} s")
+    return f"differs from the store's by {seconds:.0f} s", None
 
 
-def _removes(folder: str, options: Options) -> StoreFinding:
+def _removes(folder: str, options: Options) -> _Seen:
     _clean(folder, options)
     if left := list(list_files(folder, options)):
-        return StoreFinding("remove", folder, f"{left[0]} was removed, and is still listed.")
-    return StoreFinding("remove", "files are gone when they are removed")
+        return folder, f"{left[0]} was removed, and is still listed."
+    return "files are gone when they are removed", None
 
 
 def _clean(folder: str, options: Options) -> None:
