@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
 from tidemark.pipeline.settings.masters import check_master, without_loopback
-from tidemark.pipeline.settings.settings import Settings, spark_conf
+from tidemark.pipeline.settings.settings import Cluster, Settings, cluster_conf, spark_conf
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/home/ada"}
 ELSEWHERE = (

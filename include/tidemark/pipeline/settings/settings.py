@@ -27,7 +27,6 @@ from pydantic import (
 from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.checked import checked
 from tidemark.pipeline.problems import Problem, nearest
-from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
 from tidemark.pipeline.settings.connections import Connection, beside, secrets_in_file
 from tidemark.pipeline.settings.duckdb_limits import DuckDBLimits
 from tidemark.pipeline.settings.environment import PREFIX, read_environment
@@ -59,6 +58,22 @@ def _check_act(name: str) -> None:
 _Act = Annotated[str, checked(_check_act)]
 _SparkName = Annotated[str, checked(check_spark_setting)]
 _Text = Annotated[str, BeforeValidator(as_text)]
+
+
+class Cluster(BaseModel):
+    """What a run asks a cluster for; a local master takes none of it.
+
+    `executors`: how many, each with `cores` and `memory` (as Spark writes sizes: `2g`). What is not
+    set is left to the master, or to the settings under `spark`, which win. `wait_seconds`: how long
+    a run waits for a first executor before it ends with ClusterBusy.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    executors: int | None = Field(default=None, ge=1)
+    cores: int | None = Field(default=None, ge=1)
+    memory: str | None = Field(default=None, pattern=r"^[1-9]\d*[kmgt]$")
+    wait_seconds: int = Field(default=300, ge=1)
 
 
 class Checks(BaseModel):
@@ -179,6 +194,24 @@ def load_settings(path: str | Path | None = None, *, root: str | Path | None = N
         return Settings.model_validate(_overridden(values, variables))
     except ValidationError as error:
         raise SettingsInvalid(_report(file, error, set(variables))) from None
+
+
+def cluster_conf(cluster: Cluster) -> dict[str, str]:
+    """Spark's settings that ask a cluster for it.
+
+    A standalone master starts executors until an application has `spark.cores.max`; YARN and
+    Kubernetes start `spark.executor.instances`.
+    """
+    conf: dict[str, str] = {}
+    if cluster.memory is not None:
+        conf["spark.executor.memory"] = cluster.memory
+    if cluster.cores is not None:
+        conf["spark.executor.cores"] = str(cluster.cores)
+    if cluster.executors is not None:
+        conf["spark.executor.instances"] = str(cluster.executors)
+        conf["spark.executor.cores"] = str(cluster.cores or 1)
+        conf["spark.cores.max"] = str(cluster.executors * (cluster.cores or 1))
+    return conf
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
