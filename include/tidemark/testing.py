@@ -16,9 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidemark.operators.folds.at_hand import code_of, maker_of
 from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output
-from tidemark.operators.folds.loaded import checked_fold
+from tidemark.operators.folds.loaded import checked_fold, code_of, maker_of
 from tidemark.operators.folds.seeds import keys_folded_under_seeds
 from tidemark.operators.folds.values import plain
 from tidemark.pipeline.durations import parse_duration
