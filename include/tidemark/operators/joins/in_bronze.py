@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -24,13 +24,12 @@ from deltalake import DeltaTable
 
 from tidemark.operators.keys import column_named, selected
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
-from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.instants import epoch_us, instant_of_us
 from tidemark.pipeline.model import JoinTable
 from tidemark.storage.delta.dataset import event_dates, rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 _MOST_SPANS = 50
 
@@ -219,4 +218,4 @@ def _joining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 def _day(microseconds: int) -> date:
     # What reaches over the years that there are is of the first or the last of them.
     low, high = -(62_135_596_800 * 10**6), 253_402_300_799 * 10**6
-    return (_EPOCH + min(max(microseconds, low), high) * TICK).date()
+    return instant_of_us(min(max(microseconds, low), high)).date()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -21,13 +21,12 @@ from deltalake import DeltaTable
 
 from tidemark.operators.keys import column_named, selected
 from tidemark.operators.operator import listed
-from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.instants import epoch_us, instant_of, instant_of_us
 from tidemark.pipeline.model import GappedTable
 from tidemark.storage.delta.dataset import event_dates, rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -155,7 +154,7 @@ def _day_sql(microseconds: str) -> str:
 
 
 def _number(day: date) -> int:
-    return (day - _EPOCH.date()).days
+    return (day - date(1970, 1, 1)).days
 
 
 def _load(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, days: set[date]) -> None:
@@ -197,7 +196,7 @@ def first_start_of_those_ending(rows: SessionsIn, from_ms: int) -> datetime | No
     """When the first of the sessions starts that end at this time or later; None where there are
     none. Of those that start after it, only that there are some counts: then the time itself."""
     held, gap = event_dates(rows.bronze), rows.table.gap
-    end = _EPOCH + timedelta(milliseconds=from_ms)
+    end = instant_of(from_ms)
     days = [day for day in held if (end - gap).date() <= day <= end.date()]
     later = [day for day in held if day > end.date()]
     further = 1
@@ -236,13 +235,13 @@ def _first_start(rows: SessionsIn, days: list[date], end: datetime) -> datetime 
         ((first,),) = connection.execute(
             f"SELECT min(_start) FROM ({_sessions(rows)}) WHERE _last >= {up_to - rows.gap}"
         ).fetchall()
-    return None if first is None else _EPOCH + first * _MICROSECOND
+    return None if first is None else instant_of_us(first)
 
 
 def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
     """The times of bronze's rows with first <= event time <= last, as points."""
-    held = event_dates(rows.bronze)
-    days = [day for day in held if _day(first_us) <= day <= _day(last_us)]
+    first, last = instant_of_us(first_us).date(), instant_of_us(last_us).date()
+    days = [day for day in event_dates(rows.bronze) if first <= day <= last]
     with duckdb_in_utc() as connection:
         connection.register("bronze", rows_on(rows.bronze, days))
         sql = f"""
@@ -251,10 +250,6 @@ def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
                 AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
         """
         return arrow_of(connection.sql(sql))
-
-
-def _day(microseconds: int) -> date:
-    return (_EPOCH + microseconds * _MICROSECOND).date()
 
 
 def outputs_unlike(

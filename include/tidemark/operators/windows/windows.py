@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,6 @@ from tidemark.pipeline.model import Table, Window, WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -215,5 +214,5 @@ def first_kept_start(window: Window, frozen_before_ms: int) -> datetime:
 
 def _first_at_or_after(window: Window, instant: datetime) -> datetime:
     """By the rule of `in_duckdb.py`."""
-    first = _EPOCH + window.offset
+    first = instant_of(0) + window.offset
     return first - (first - instant) // window.slide * window.slide
