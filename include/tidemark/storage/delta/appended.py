@@ -42,7 +42,11 @@ def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -
     """
     if first == 0 and last > 0:
         return dataset_of(place.at_version(last))
-    sizes = dict(_added_files(place, first, last))
+    sizes = {
+        unquote(added["path"]): int(added["size"])
+        for version in range(first, last + 1)
+        for added in _appended(commit_actions(place, version))
+    }
     handler = DeltaStorageHandler.from_table(table._table, dict(place.options), sizes)
     store, parquet = PyFileSystem(handler), ParquetFileFormat()  # type: ignore[arg-type]  # it is one
     fragments = [parquet.make_fragment(path, filesystem=store) for path in sizes]
@@ -68,12 +72,6 @@ def _stored_schema(table: DeltaTable) -> pa.Schema:
     schema = schema_of(table)
     partitions = set(table.metadata().partition_columns)
     return pa.schema([field for field in schema if field.name not in partitions])
-
-
-def _added_files(place: TablePlace, first: int, last: int) -> Iterator[tuple[str, int]]:
-    for version in range(first, last + 1):
-        for added in _appended(commit_actions(place, version)):
-            yield unquote(added["path"]), int(added["size"])
 
 
 def _appended(actions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

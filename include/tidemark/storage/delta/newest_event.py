@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +25,9 @@ def newest_event_ms(table: DeltaTable, column: str) -> int | None:
     if name not in actions.column_names or actions[name].null_count:
         return None
     newest = max((value for value in actions[name].to_pylist()), default=None)
-    return None if newest is None else epoch_ms(_in_utc(newest))
+    if newest is None:
+        return None
+    return epoch_ms(newest if newest.tzinfo else newest.replace(tzinfo=UTC))
 
 
 def newest_event(place: TablePlace, column: str) -> datetime | None:
@@ -46,7 +48,3 @@ def newest_event_us(bronze: DeltaTable, column: str) -> int | None:
         sql = f'SELECT max(epoch_us("{column}")) FROM bronze'
         ((newest,),) = connection.execute(sql).fetchall()
     return None if newest is None else int(newest)
-
-
-def _in_utc(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)

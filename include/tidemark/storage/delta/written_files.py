@@ -96,7 +96,10 @@ def write_parquet(
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     written = []
     for values, part in _partitions(rows, partition_by):
-        folders = [f"{name}={_escaped(value)}" for name, value in values.items()]
+        folders = [
+            f"{name}={_NULL_PARTITION if value is None else quote(value, safe=' ')}"
+            for name, value in values.items()
+        ]
         path = "/".join([folder, *folders, f"{uuid4()}.parquet"])
         sink = pa.BufferOutputStream()
         pq.write_table(conformed(part, stored), sink)
@@ -125,10 +128,6 @@ def _partitions(
         ]
         texts = {name: None if value is None else str(value) for name, value in values.items()}
         yield texts, rows.filter(reduce(pc.and_, matches))
-
-
-def _escaped(value: str | None) -> str:
-    return _NULL_PARTITION if value is None else quote(value, safe=" ")
 
 
 def files_gone(place: TablePlace, written: Sequence[WrittenFile]) -> list[str]:
