@@ -70,7 +70,7 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
     for key in table.get("group_by") or ():
         if isinstance(key, str) and (known := known_name(key, scope)):
             found[folded(key)] = KnownName(key, known.type)
-    further = {LOCAL_DATE: "date"} if table_kind(table) is CalendarTable else {}
+    further: Section = {LOCAL_DATE: "date"} if table_kind(table) is CalendarTable else {}
     further |= {MATCHES: "bigint"} if "join" in table else {}
     further |= section(section(table, "fold"), "emits")
     further |= {NUMBER: "bigint"} if "fold" in table else {}
@@ -78,8 +78,8 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
         found[folded(name)] = KnownName(name, spark_type(text) if isinstance(text, str) else None)
     kinds = {known.name: kind_of_name(known) for known in found.values()}
     for name, expression in section(table, "measures").items():
-        type_, kinds[name] = measure_types(expression, scope)
-        found[folded(name)] = KnownName(name, type_)
+        known_type, kinds[name] = measure_types(expression, scope)
+        found[folded(name)] = KnownName(name, known_type)
     return found, kinds
 
 

@@ -333,8 +333,8 @@ def _kept_names(document: Document, path: KeyPath, table: Section) -> Iterator[P
     """Keys and measures by a name that tables of a kind have for a column of their own."""
     kept = {}
     if table_kind(table) is CalendarTable:
-        message = "is kept in a table of a zone's calendar for the first day of its windows"
-        kept[LOCAL_DATE] = message
+        why = "is kept in a table of a zone's calendar for the first day of its windows"
+        kept[LOCAL_DATE] = why
     if table_kind(section(section(document.content, "tables"), str(path[-1]))) is JoinTable:
         kept[MATCHES] = "is kept in a table that joins for the number of matches"
     for number, key in enumerate(table.get("group_by") or ()):

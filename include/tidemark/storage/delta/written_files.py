@@ -230,8 +230,8 @@ def rewrite_files(
         )
         for path, one in gone.items()
     ]
-    actions = [*map(_added, files), *map(_added, again), *removed]
-    _commit(table, actions, "append", table.schema(), what, _of_no_new_row(note))
+    added = [*map(_added, files), *map(_added, again)]
+    _commit(table, [*added, *removed], "append", table.schema(), what, _of_no_new_row(note))
 
 
 def _of_no_new_row(note: Note) -> CommitProperties:
