@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,16 @@ def unfenced() -> None:
 
 
 @contextmanager
+def having(variable: ContextVar[Told], value: Told) -> Iterator[None]:
+    """Within it the variable has this value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def one_look() -> Iterator[None]:
     """Within it what handles tell is asked of the store once, and is as it was then.
 
@@ -41,22 +51,14 @@ def one_look() -> Iterator[None]:
     if _LOOK.get() is not None:
         yield
         return
-    token = _LOOK.set({})
-    try:
+    with having(_LOOK, {}):
         yield
-    finally:
-        _LOOK.reset(token)
 
 
-@contextmanager
-def kept_contents() -> Iterator[None]:
+def kept_contents() -> AbstractContextManager[None]:
     """Within it a file that a look has read is not read again by another one that has listed it
     with the same entity tag."""
-    token = _KEPT.set({})
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
+    return having(_KEPT, {})
 
 
 def asked_once(what: str, uri: str, ask: Callable[[], Told]) -> Told:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from tidemark.storage.delta.damage import (
     not_opened,
 )
 from tidemark.storage.delta.opened import OpenedTable
-from tidemark.storage.file_place import FilePlace, asked_once, kept_contents, look_again
+from tidemark.storage.file_place import FilePlace, asked_once, having, kept_contents, look_again
 
 _HANDLES: ContextVar[dict[str, OpenedTable] | None] = ContextVar("handles", default=None)
 
@@ -34,23 +34,14 @@ def shared_handles() -> Iterator[None]:
     if _HANDLES.get() is not None:
         yield
         return
-    token = _HANDLES.set({})
-    try:
-        with kept_contents():
-            yield
-    finally:
-        _HANDLES.reset(token)
+    with having(_HANDLES, {}), kept_contents():
+        yield
 
 
-@contextmanager
-def own_handles() -> Iterator[None]:
+def own_handles() -> AbstractContextManager[None]:
     """Within `shared_handles`, for what holds a table while it commits to it: each that opens a
     table has a handle of its own."""
-    token = _HANDLES.set(None)
-    try:
-        yield
-    finally:
-        _HANDLES.reset(token)
+    return having(_HANDLES, None)
 
 
 @dataclass(frozen=True)
