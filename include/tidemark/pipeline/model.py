@@ -1110,12 +1110,16 @@ def _equal_columns(value: object) -> object:
     return {key: key for key in listed}
 
 
+_EqualColumns = Annotated[
+    dict[ColumnName, ColumnName], Field(min_length=1), BeforeValidator(_equal_columns)
+]
+
+
 class Join(_Model):
     """Which rows of another pipeline's bronze match a row of this one's."""
 
     other: str = Field(alias="with", description="The other pipeline, by its name")
-    on: dict[ColumnName, ColumnName] = Field(
-        min_length=1,
+    on: _EqualColumns = Field(
         description="Columns that are equal: their names where both pipelines call them so, or a "
         "mapping of this pipeline's name to the other's. Null equals nothing",
     )
@@ -1127,11 +1131,6 @@ class Join(_Model):
         default="inner",
         description="inner: rows that match; left: also this pipeline's rows that match none",
     )
-
-    @field_validator("on", mode="before")
-    @classmethod
-    def _same_names(cls, value: object) -> object:
-        return _equal_columns(value)
 
 
 class JoinTable(WindowTable):
@@ -1275,8 +1274,7 @@ class Lookup(_Model):
         description="Or a file there, which is read as its name ends: .csv, .parquet; .json, "
         ".jsonl and .ndjson have one object in each line",
     )
-    on: dict[ColumnName, ColumnName] = Field(
-        min_length=1,
+    on: _EqualColumns = Field(
         description="Columns that are equal: their names where both sides call them so, or a "
         "mapping of the source's name to the lookup's. Null equals nothing",
     )
@@ -1294,11 +1292,6 @@ class Lookup(_Model):
         description="What becomes of a row whose keys find none: null columns, or leave_out: it "
         "does not count for the table",
     )
-
-    @field_validator("on", mode="before")
-    @classmethod
-    def _same_names(cls, value: object) -> object:
-        return _equal_columns(value)
 
     @field_validator("as_of", mode="before")
     @classmethod
