@@ -12,15 +12,11 @@ TABLE_NAMES_IN_USE = (
 )
 PIPELINE_NAMES_IN_USE = ("ops",)
 _IN_USE = {"table": TABLE_NAMES_IN_USE, "pipeline": PIPELINE_NAMES_IN_USE}
-# A pipeline's backfill Dag has its name with this at the end.
+# A pipeline's backfill Dag has its name with this at the end; and so on.
 BACKFILL_SUFFIX = "__backfill"
-# … its maintenance Dag with this …
 MAINTENANCE_SUFFIX = "__maintenance"
-# … its migrations' with this …
 MIGRATE_SUFFIX = "__migrate"
-# … its rewinds' with this …
 REWIND_SUFFIX = "__rewind"
-# … and its retractions' with this.
 RETRACT_SUFFIX = "__retract"
 # Of the ids of Dags that run several pipelines: no pipeline's name has a hyphen.
 SHARED_PREFIX = "shared-"

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -53,6 +54,28 @@ ACTS = ("accept", "backfill", "erase", "migrate", "remove", "replay", "retract",
 def _check_act(name: str) -> None:
     if name not in ACTS:
         raise ValueError(f"`{name}` is no act; allowed: {', '.join(ACTS)}")
+
+
+def _absolute_path(path: str) -> str:
+    """Absolute and without `..`, its symbolic links as they are: they are the user's names."""
+    return os.path.normpath(Path(path).expanduser().absolute())
+
+
+def _normal_root(root: str) -> str:
+    if not root.strip():
+        raise ValueError("is empty; give a folder or a URI")
+    if is_uri(root) and (scheme := root.partition(":")[0].lower()) not in SCHEMES:
+        raise ValueError(f"has the scheme `{scheme}`; allowed: {', '.join(SCHEMES)}, or a path")
+    if has_pattern(root):
+        raise ValueError("has a character of file patterns (* ? [ ] { })")
+    if is_local(root):
+        return _absolute_path(local_path(root))
+    check_no_login(root)
+    scheme, rest = root.split(":", maxsplit=1)
+    scheme = "s3" if scheme.lower() == "s3a" else scheme.lower()
+    if not rest.startswith("//") or not rest.strip("/"):
+        raise ValueError(f"names no bucket; write it as in `{scheme}://bucket/folder`")
+    return f"{scheme}:{rest.rstrip('/')}"
 
 
 _Act = Annotated[str, checked(_check_act)]
@@ -103,9 +126,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    root: str
+    root: Annotated[str, AfterValidator(_normal_root)]
     root_marker: str | None = Field(default=None, pattern=r"^[^/\s][^/]*$")
-    pipelines: str | None = None
+    pipelines: Annotated[str, AfterValidator(_absolute_path)] | None = None
     sources: tuple[str, ...] = ()
     allow_python: bool = True
     storage_options: dict[str, _Text] = Field(default_factory=dict)
@@ -120,20 +143,10 @@ class Settings(BaseModel):
     checks: Checks = Checks()
     acts: dict[_Act, tuple[str, ...]] = Field(default_factory=dict)
 
-    @field_validator("root")
-    @classmethod
-    def _usable_root(cls, root: str) -> str:
-        return _normal_root(root)
-
     @field_validator("sources")
     @classmethod
     def _usable_sources(cls, places: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(_normal_root, places))
-
-    @field_validator("pipelines")
-    @classmethod
-    def _absolute(cls, folder: str | None) -> str | None:
-        return None if folder is None else _absolute_path(folder)
 
     @field_validator("storage_options")
     @classmethod
@@ -313,28 +326,6 @@ def _report(file: Path | None, error: ValidationError, from_variables: set[str])
             message = f"is missing: give it in {file or FILE} or as {PREFIX}{name.upper()}"
         lines.append(f"  {place}: {field}: {message}")
     return "The settings cannot be used:\n" + "\n".join(lines)
-
-
-def _absolute_path(path: str) -> str:
-    """Absolute and without `..`, its symbolic links as they are: they are the user's names."""
-    return os.path.normpath(Path(path).expanduser().absolute())
-
-
-def _normal_root(root: str) -> str:
-    if not root.strip():
-        raise ValueError("is empty; give a folder or a URI")
-    if is_uri(root) and (scheme := root.partition(":")[0].lower()) not in SCHEMES:
-        raise ValueError(f"has the scheme `{scheme}`; allowed: {', '.join(SCHEMES)}, or a path")
-    if has_pattern(root):
-        raise ValueError("has a character of file patterns (* ? [ ] { })")
-    if is_local(root):
-        return _absolute_path(local_path(root))
-    check_no_login(root)
-    scheme, rest = root.split(":", maxsplit=1)
-    scheme = "s3" if scheme.lower() == "s3a" else scheme.lower()
-    if not rest.startswith("//") or not rest.strip("/"):
-        raise ValueError(f"names no bucket; write it as in `{scheme}://bucket/folder`")
-    return f"{scheme}:{rest.rstrip('/')}"
 
 
 def _masked(values: Mapping[str, str], hidden: Callable[[str, str], bool]) -> dict[str, str]:
