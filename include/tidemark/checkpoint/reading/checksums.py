@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Container, Iterable, Iterator
 
-from tidemark.checkpoint.reading.log_formats import NotTheFormat, json_object
+from tidemark.checkpoint.reading.log_formats import in_format, json_object
 from tidemark.storage.json_text import long
 
 _MAGIC = b"crc\0"
@@ -48,7 +48,5 @@ def recorded_size(data: bytes) -> int:
     """The size of a file by its checksum of ChecksumCheckpointFileManager; the sum itself is not
     computed here. NotTheFormat where it is none."""
     value = json_object(data.decode(errors="replace"))
-    try:
+    with in_format("no mainFileSize"):
         return long(value["mainFileSize"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise NotTheFormat("no mainFileSize") from error

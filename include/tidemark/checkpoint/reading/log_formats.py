@@ -9,14 +9,14 @@ wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from tidemark.pipeline.instants import in_calendar
 from tidemark.storage.json_text import json_value, long, number_of
 
-T = TypeVar("T")
 # What the engine writes for a source that has no offset yet.
 _NO_OFFSET = "-"
 _SHOWN = 80
@@ -79,7 +79,9 @@ class ListedFile:
 
 def parse_metadata(data: bytes) -> str:
     """The query's id."""
-    return _value(lambda: str(json_object(_text(data))["id"]), _text(data))
+    text = _text(data)
+    with in_format(repr(text[:_SHOWN])):
+        return str(json_object(text)["id"])
 
 
 def parse_offsets(batch: int, data: bytes) -> OffsetEntry:
@@ -89,8 +91,7 @@ def parse_offsets(batch: int, data: bytes) -> OffsetEntry:
         raise NotTheFormat("no metadata")
     metadata = json_object(lines[0]) if lines[0].strip() else {}
     sources = _by_id(lines[1:]) if version > 1 else _by_position(lines[1:])
-
-    def entry() -> OffsetEntry:
+    with in_format(repr(lines[0][:_SHOWN])):
         infos = metadata.get("sourceMetadataInfo", {})
         return OffsetEntry(
             batch,
@@ -102,16 +103,13 @@ def parse_offsets(batch: int, data: bytes) -> OffsetEntry:
             {str(name): str(info["providerName"]) for name, info in infos.items()},
         )
 
-    return _value(entry, lines[0])
-
 
 def parse_commit(batch: int, data: bytes) -> CommitEntry:
     """The commit of a batch; one without a line after its version is empty, as for the engine."""
     version, lines = versioned_lines(data, newest=3)
     text = lines[0] if lines else "{}"
     metadata = json_object(text)
-
-    def entry() -> CommitEntry:
+    with in_format(repr(text[:_SHOWN])):
         ids = metadata.get("stateUniqueIds") or {}
         return CommitEntry(
             batch,
@@ -119,8 +117,6 @@ def parse_commit(batch: int, data: bytes) -> CommitEntry:
             long(metadata.get("nextBatchWatermarkMs", 0)),
             {long(name): tuple(tuple(one) for one in parts) for name, parts in ids.items()},
         )
-
-    return _value(entry, text)
 
 
 def parse_listed_files(data: bytes) -> tuple[ListedFile, ...]:
@@ -172,20 +168,18 @@ def _by_id(lines: list[str]) -> dict[str, str | None]:
 
 def _listed_file(line: str) -> ListedFile:
     entry = json_object(line)
-    return _value(
-        lambda: ListedFile(
-            str(entry["path"]), in_calendar(long(entry["timestamp"])), long(entry["batchId"])
-        ),
-        line,
-    )
+    with in_format(repr(line[:_SHOWN])):
+        modified_ms = in_calendar(long(entry["timestamp"]))
+        return ListedFile(str(entry["path"]), modified_ms, long(entry["batchId"]))
 
 
-def _value(build: Callable[[], T], text: str) -> T:
-    """What `build` gives; NotTheFormat where a field is missing or of another type."""
+@contextmanager
+def in_format(held: str) -> Iterator[None]:
+    """NotTheFormat, which says what a file holds, where a field is missing or of another type."""
     try:
-        return build()
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotTheFormat(repr(text[:_SHOWN])) from error
+        raise NotTheFormat(held) from error
 
 
 def _whole(value: Any) -> int | None:

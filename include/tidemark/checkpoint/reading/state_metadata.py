@@ -15,6 +15,7 @@ from typing import Any
 from tidemark.checkpoint.reading.log_formats import (
     NotTheFormat,
     UnknownFormat,
+    in_format,
     json_object,
     versioned_lines,
 )
@@ -51,7 +52,7 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
     """Raises NotTheFormat or UnknownFormat, as the parsers of logs do."""
     version, lines = versioned_lines(data, newest=2)
     metadata = json_object("\n".join(lines))
-    try:
+    with in_format("no operatorInfo or stateStoreInfo"):
         info, stores = metadata["operatorInfo"], metadata["stateStoreInfo"]
         return OperatorMetadata(
             version,
@@ -61,8 +62,6 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
             max((long(store["numPartitions"]) for store in stores), default=0),
             max((long(store.get("numColsPrefixKey", 0)) for store in stores), default=0),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise NotTheFormat("no operatorInfo or stateStoreInfo") from error
 
 
 def parse_schema(data: bytes) -> StateSchema:
@@ -79,13 +78,11 @@ def parse_schema(data: bytes) -> StateSchema:
 
 
 def _columns(schema: str) -> Iterator[str]:
-    try:
+    with in_format(repr(schema[:80])):
         fields: list[dict[str, Any]] = json_value(schema)["fields"]
         for field in fields:
             kind = field["type"]
             yield f"{field['name']}: {kind if isinstance(kind, str) else kind['type']}"
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotTheFormat(repr(schema[:80])) from error
 
 
 class _MetadataReader:

@@ -18,6 +18,7 @@ from tidemark.checkpoint.reading.log_formats import (
     COMPACT,
     NotTheFormat,
     UnknownFormat,
+    in_format,
     list_numbers,
     versioned_lines,
 )
@@ -142,7 +143,5 @@ def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
 
 def _added(log: FilePlace, name: str) -> list[str]:
     _, lines = versioned_lines(log.read(name), newest=1)
-    try:
+    with in_format(name):
         return [str(json_value(line)["path"]) for line in lines if line.strip()]
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotTheFormat(name) from error
