@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tidemark.pipeline.problems import why_not
+
 # Names of folders under the root: the same on every store and in every shell.
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 TABLE_NAMES_IN_USE = (
@@ -86,11 +88,7 @@ def check_folder_name(name: str, what: str) -> None:
 
 def is_column_name(name: str) -> bool:
     """Can a column have this name, and people read it?"""
-    try:
-        check_column_name(name)
-    except ValueError:
-        return False
-    return name.isprintable()
+    return why_not(check_column_name, name) is None and name.isprintable()
 
 
 def check_column_name(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -63,6 +63,15 @@ class PipelineFileInvalid(PipelineInvalid):
         more = [f"  … and {hidden} more"] if hidden else []
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         return "\n".join([f"{self.file}: {count}", *shown, *more])
+
+
+def why_not(check: Callable[..., object], *of: object) -> str | None:
+    """What a check says of a value, by a ValueError; None where it lets it pass."""
+    try:
+        check(*of)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:

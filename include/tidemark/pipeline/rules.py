@@ -56,7 +56,7 @@ from tidemark.pipeline.model import (
     source_kind,
     table_kind,
 )
-from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.problems import Problem, nearest, why_not
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.spark import as_text, check_pipeline_setting
 from tidemark.pipeline.settings.state import PROVIDER, store_name
@@ -124,10 +124,8 @@ def _topics(document: Document, source: Section) -> Iterator[Problem]:
 
 
 def _no_place(place: str) -> str | None:
-    try:
-        check_place(place)
-    except ValueError as error:
-        return str(error)
+    if why := why_not(check_place, place):
+        return why
     scheme = place.partition(":")[0].lower()
     if is_uri(place) and scheme not in SCHEMES:
         return f"has the scheme `{scheme}`; sources lie in the stores {', '.join(SCHEMES)}"
@@ -216,10 +214,8 @@ def _row_rules(document: Document, source: Section, scope: Scope) -> Iterator[Pr
 
 def _spark_settings(document: Document, usable: Section) -> Iterator[Problem]:
     for name, value in section(section(usable, "advanced"), "spark").items():
-        try:
-            check_pipeline_setting(str(name), str(as_text(value)))
-        except ValueError as error:
-            yield document.problem(("advanced", "spark", name), str(error), at_key=True)
+        if why := why_not(check_pipeline_setting, str(name), str(as_text(value))):
+            yield document.problem(("advanced", "spark", name), why, at_key=True)
 
 
 def _state_store(document: Document, usable: Section) -> Iterator[Problem]:

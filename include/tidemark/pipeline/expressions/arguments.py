@@ -16,6 +16,7 @@ from sqlglot import exp
 from tidemark.pipeline.event_time_formats import check_zone
 from tidemark.pipeline.expressions.regular_expressions import count_groups
 from tidemark.pipeline.expressions.types import ARRAY, kind_of
+from tidemark.pipeline.problems import why_not
 
 Node = exp.Expr
 # Class DateTimeUtils, parseTruncLevel.
@@ -55,10 +56,8 @@ def _whole(function: str, words: str, takes: Callable[[int], bool]) -> _Taken:
 
 
 def _zone(text: str) -> bool:
-    with suppress(ValueError):
-        check_zone(text)
-        return True
-    return text in _SHORT_ZONES or bool(_OFFSET.fullmatch(text))
+    known = text in _SHORT_ZONES or why_not(check_zone, text) is None
+    return known or bool(_OFFSET.fullmatch(text))
 
 
 _CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "utf-16", "utf-16be", "utf-16le", "utf-32")

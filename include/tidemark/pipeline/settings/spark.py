@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.problems import nearest, why_not
 from tidemark.pipeline.settings.state import PROVIDER, STORE_CLASSES
 
 _TIME = "all times are UTC"
@@ -194,20 +194,12 @@ def check_pipeline_setting(name: str, value: str) -> None:
 def tuned(asked: Mapping[str, str]) -> dict[str, str]:
     """What a pipeline may change of what it asks for: the contract of a query may hold more, which
     files could ask for once."""
-    return {name: value for name, value in asked.items() if _may_change(name, value)}
+    return {of: said for of, said in asked.items() if not why_not(check_pipeline_setting, of, said)}
 
 
 def of_the_process(asked: Mapping[str, str]) -> dict[str, str]:
     """Of what a pipeline asks for, what all that run in one process have alike."""
     return {name: value for name, value in tuned(asked).items() if name in OF_A_PROCESS}
-
-
-def _may_change(name: str, value: str) -> bool:
-    try:
-        check_pipeline_setting(name, value)
-    except ValueError:
-        return False
-    return True
 
 
 def as_text(value: object) -> object:
