@@ -20,7 +20,8 @@ from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.kinds import KINDS
 from tidemark.operators.operator import Covered, Traits
 from tidemark.operators.row_range import RowRange
-from tidemark.operators.windows.windows import WindowRows, Windows
+from tidemark.operators.windows.counts import WindowRows
+from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import TABLE_KINDS, Table, WindowTable
 

@@ -30,8 +30,9 @@ from tidemark.operators.keys import does_count
 from tidemark.operators.operator import BRONZE, Covered, InputTable, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
+from tidemark.operators.windows.counts import FixedWindowRows
 from tidemark.operators.windows.in_duckdb import window_starts
-from tidemark.operators.windows.windows import FixedWindowRows, FixedWindows
+from tidemark.operators.windows.windows import FixedWindows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES

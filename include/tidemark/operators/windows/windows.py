@@ -5,37 +5,22 @@ Where a row falls follows from its event time alone, so a window that has a row 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.operators.bronze_rows import BronzeRows
-from tidemark.operators.operator import (
-    Covered,
-    Equation,
-    Operator,
-    Traits,
-    covered_exactly,
-    emits_only_closed,
-)
+from tidemark.operators.operator import Equation, Operator, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
-from tidemark.operators.touched import BatchRead, Touched
-from tidemark.operators.windows import counts
-from tidemark.operators.windows.late_rows import find_late_rows
+from tidemark.operators.windows.counts import WindowRows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Table, Window, WindowTable
-from tidemark.storage.delta.appended import appended_rows
-from tidemark.storage.delta.place import TablePlace
 
 _TICK = timedelta(microseconds=1)
-
-_MILLISECOND = timedelta(milliseconds=1)
 _EQUATIONS = {"update": Equation.CHANGED, "complete": Equation.ALL}
 
 
@@ -84,42 +69,6 @@ class FixedWindows(Operator):
 
 
 @dataclass(frozen=True)
-class FixedWindowRows(BronzeRows):
-    """What the rows of windows of a fixed length have in common."""
-
-    operator: FixedWindows
-
-    @property
-    def table(self) -> WindowTable:
-        return self.operator.table
-
-    def first_needed_ms(self, close_ms: int) -> int:
-        """A window that is open ends after the frontier."""
-        return close_ms - self.table.window.length // _MILLISECOND
-
-    def seeded_from(self, close_ms: int) -> datetime:
-        return self.operator.first_open_start(close_ms)
-
-    def newest_end_ms(self) -> int:
-        return counts.newest_window_end_ms(self.bronze, self.operator.event_time, self.table.window)
-
-    def holding(self, rows: pa.Table) -> pa.Table:
-        found = counts.windows_holding(rows, self.operator, self.table)
-        return self.rows_in_bronze(found)
-
-    def ends(self, closed: pa.Table) -> pa.Array[Any]:
-        starts: list[Any] = closed.column("window_start").to_pylist()
-        ends = [start + self.table.window.length for start in starts]
-        return pa.array(ends, pa.timestamp("us", "UTC"))
-
-    def count_in_batch(
-        self, place: TablePlace, batch: BatchRead, rows: pa.Table, late_ms: int
-    ) -> int:
-        added = appended_rows(self.bronze, place, batch.first, batch.last)
-        return counts.count_in_windows(added, self.operator, self.table, rows, late_ms)
-
-
-@dataclass(frozen=True)
 class Windows(FixedWindows):
     """Windows over bronze's column `event_time`."""
 
@@ -145,54 +94,6 @@ class Windows(FixedWindows):
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, WindowTable)
         return self.window_changes(query, asked.window)
-
-
-@dataclass(frozen=True)
-class WindowRows(FixedWindowRows):
-    """Windows by bronze: a row is in those that its event time lies in."""
-
-    def touched(
-        self,
-        place: TablePlace,
-        batches: Sequence[BatchRead],
-        frozen_before_ms: int | None,
-        closed_ms: int,
-    ) -> Touched:
-        return find_late_rows(
-            self.bronze,
-            place,
-            self.operator.event_time,
-            self.table,
-            batches,
-            frozen_before_ms,
-            closed_ms,
-            self.operator.lookups,
-        )
-
-    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table | None:
-        """Listed where the table is recomputed: its query has met none that fails, and each can be
-        computed alone then."""
-        if not self.table.recomputes:
-            return None
-        return counts.windows_of_range(self.bronze, self.operator, self.table, first_end, last_end)
-
-    def covered(self, closed: pa.Table) -> Covered | None:
-        return covered_exactly(self.operator, closed)
-
-    def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
-        found = self.looked_up(closed)
-        return counts.count_of_windows(
-            self.bronze, self.operator, self.table, closed, condition, found
-        )
-
-    def count_ending(self, first_end: datetime, last_end: datetime) -> int:
-        return counts.count_of_range(self.bronze, self.operator, self.table, first_end, last_end)
-
-    def count_starting(self, rows: RowRange, condition: str) -> int:
-        first_end = rows.first_start + self.table.window.length
-        return counts.count_of_range(
-            self.bronze, self.operator, self.table, first_end, rows.last_end, condition
-        )
 
 
 def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:
