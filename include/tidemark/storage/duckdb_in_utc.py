@@ -75,6 +75,12 @@ def _opened(bounds: tuple[tuple[str, int | str], ...]) -> duckdb.DuckDBPyConnect
     return duckdb.connect(config={"enable_external_access": False, **dict(bounds)})
 
 
+def one_number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """The one number that a question gives."""
+    ((number,),) = connection.execute(sql).fetchall()
+    return int(number)
+
+
 def arrow_of(found: duckdb.DuckDBPyRelation, schema: pa.Schema | None = None) -> pa.Table:
     """The rows that a question gives, as `held` holds them; in the columns of `schema`, by their
     order, where one is given."""

@@ -38,7 +38,7 @@ from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import rows_from, rows_on
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc, one_number
 
 _TICK = timedelta(microseconds=1)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -125,11 +125,7 @@ class CalendarRows(BronzeRows):
         closed_ms: int,
     ) -> Touched:
         """In append mode nothing else brings a window to gold that has closed since its batch."""
-        kept = (
-            "true"
-            if frozen_before_ms is None
-            else f"_start >= {epoch_us(instant_of(frozen_before_ms))}"
-        )
+        kept = "true" if frozen_before_ms is None else f"_start >= {frozen_before_ms * 1_000}"
         keys = _listed(self.operator.table.group_by)
         found, counts = [], []
         with duckdb_in_utc() as connection:
@@ -171,26 +167,11 @@ class CalendarRows(BronzeRows):
         return Touched(tuple(counts), windows)
 
     def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
-        keys = _listed(self.operator.table.group_by)
-        with duckdb_in_utc() as connection:
-            rows = self._ending_rows(first_end, last_end)
-            looked_up = self._looked_up_ending(first_end, last_end)
-            self._assign(connection, rows, found=looked_up)
-            sql = f"""
-                SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned
-                WHERE {self._ends_in(first_end, last_end)}
-            """
-            return arrow_of(connection.sql(sql))
+        rows, found, ends = self._of_range(first_end, last_end)
+        return self._holding(rows, ends, found)
 
     def holding(self, rows: pa.Table) -> pa.Table:
-        keys = _listed(self.operator.table.group_by)
-        with duckdb_in_utc() as connection:
-            self._assign(connection, rows)
-            return arrow_of(
-                connection.sql(
-                    f"SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM assigned"
-                )
-            )
+        return self._holding(rows)
 
     def covered(self, closed: pa.Table) -> Covered | None:
         return covered_exactly(self.operator, closed)
@@ -213,16 +194,26 @@ class CalendarRows(BronzeRows):
         return self._count_in(added, rows, f"NOT ({self._before(late_ms)})", of_windows=True)
 
     def count_ending(self, first_end: datetime, last_end: datetime) -> int:
-        rows = self._ending_rows(first_end, last_end)
-        found = self._looked_up_ending(first_end, last_end)
-        return self._count(rows, "true", self._ends_in(first_end, last_end), found)
+        rows, found, ends = self._of_range(first_end, last_end)
+        return self._count(rows, "true", ends, found)
 
     def count_starting(self, rows: RowRange, condition: str) -> int:
         bronze = rows_from(self.bronze, rows.first_start.date(), rows.last_end.date())
         starts = f"_start BETWEEN {epoch_us(rows.first_start)} AND {epoch_us(rows.last_start)}"
-        stretch = [rows.first_start], [rows.last_end]
-        found = found_within(self.operator, self.bronze, *stretch)
+        found = found_within(self.operator, self.bronze, [rows.first_start], [rows.last_end])
         return self._count(bronze, condition, starts, found)
+
+    def _holding(
+        self, rows: Dataset | pa.Table, condition: str = "true", found: Found | None = None
+    ) -> pa.Table:
+        with duckdb_in_utc() as connection:
+            self._assign(connection, rows, found=found)
+            sql = f"""
+                SELECT DISTINCT make_timestamptz(_start) AS window_start
+                    {_listed(self.operator.table.group_by)}
+                FROM assigned WHERE {condition}
+            """
+            return arrow_of(connection.sql(sql))
 
     def _count_in(
         self,
@@ -239,22 +230,17 @@ class CalendarRows(BronzeRows):
         with duckdb_in_utc() as connection:
             self._assign(connection, rows, of_rows, found)
             connection.register("windows", windows)
-            ((number,),) = connection.execute(
-                f"""
+            sql = f"""
                 SELECT count(*) FROM assigned a
                 JOIN windows w ON a._start = epoch_us(w.window_start) {same}
                 WHERE {of_assigned}
-                """
-            ).fetchall()
-        return int(number)
+            """
+            return one_number(connection, sql)
 
     def _count(self, rows: Dataset, condition: str, starts: str, found: Found) -> int:
         with duckdb_in_utc() as connection:
             self._assign(connection, rows, condition, found)
-            ((number,),) = connection.execute(
-                f"SELECT count(*) FROM assigned WHERE {starts}"
-            ).fetchall()
-        return int(number)
+            return one_number(connection, f"SELECT count(*) FROM assigned WHERE {starts}")
 
     def _assign(
         self,
@@ -290,18 +276,14 @@ class CalendarRows(BronzeRows):
         """The condition that a window ends at or before a frontier."""
         return f"_start < {epoch_us(self.operator.first_open_start(close_ms))}"
 
-    def _ends_in(self, first_end: datetime, last_end: datetime) -> str:
+    def _of_range(self, first_end: datetime, last_end: datetime) -> tuple[Dataset, Found, str]:
+        """The rows of bronze that windows with first_end <= end <= last_end hold, and some more;
+        what they find in large lookups, and the condition on `_start` that it is such a window."""
         first = self.operator.first_ending_after(first_end - _TICK)
         behind = self.operator.first_ending_after(last_end)
-        return f"_start >= {epoch_us(first)} AND _start < {epoch_us(behind)}"
-
-    def _looked_up_ending(self, first_end: datetime, last_end: datetime) -> Found:
-        first = self.operator.first_ending_after(first_end - _TICK)
-        return found_within(self.operator, self.bronze, [first], [last_end])
-
-    def _ending_rows(self, first_end: datetime, last_end: datetime) -> Dataset:
-        first = self.operator.first_ending_after(first_end - _TICK)
-        return rows_from(self.bronze, first.date(), last_end.date())
+        rows = rows_from(self.bronze, first.date(), last_end.date())
+        found = found_within(self.operator, self.bronze, [first], [last_end])
+        return rows, found, f"_start >= {epoch_us(first)} AND _start < {epoch_us(behind)}"
 
 
 def _listed(keys: Sequence[str]) -> str:

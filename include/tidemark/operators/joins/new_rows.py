@@ -19,7 +19,7 @@ from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import each_start, window_count
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc, one_number
 
 
 def find_touched(
@@ -51,9 +51,7 @@ def find_touched(
                 FROM new_left
                 """
             ).fetchall()
-            ((late_right,),) = connection.execute(
-                f"SELECT count(*) FROM new_right WHERE {late}"
-            ).fetchall()
+            late_right = one_number(connection, f"SELECT count(*) FROM new_right WHERE {late}")
             closed = f"_start + {joined.length} <= {frontier * 1_000}"
             ((groups, closed_groups),) = connection.execute(
                 f"""

@@ -46,7 +46,7 @@ from tidemark.storage.delta.dataset import rows_on
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc, one_number
 
 _TICK = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -203,15 +203,13 @@ class GappedRows(BronzeRows):
         with duckdb_in_utc() as connection:
             connection.register("bronze", rows)
             connection.register("sessions", sessions)
-            ((number,),) = connection.execute(
-                f"""
+            sql = f"""
                 SELECT count(*) FROM (
                     SELECT "{event_time}" AS _time, {keys} FROM bronze
                     WHERE {condition} AND {counting}
                 ) b JOIN sessions s ON {self._in_a_session("b._time", "b", "s")}
-                """
-            ).fetchall()
-        return int(number)
+            """
+            return one_number(connection, sql)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import rows_from, rows_on
 from tidemark.storage.delta.newest_event import newest_event_us
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc
+from tidemark.storage.duckdb_in_utc import arrow_of, duckdb_in_utc, one_number
 
 if TYPE_CHECKING:
     # Its module imports this one.
@@ -94,9 +94,7 @@ class FixedWindowRows(BronzeRows):
             beside = self._registered(connection, rows, found)
             keys = "".join(f", {key}" for key in selected(beside.schema, table.group_by))
             connection.register("windows", windows)
-            return _number(
-                connection,
-                f"""
+            sql = f"""
                 SELECT count(*)
                 FROM (
                     SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
@@ -104,8 +102,8 @@ class FixedWindowRows(BronzeRows):
                 ) a
                 JOIN windows w ON a._start = epoch_us(w.window_start) {same}
                 WHERE a._start + {length} > {late_ms * 1_000}
-                """,
-            )
+            """
+            return one_number(connection, sql)
 
     def _holding(self, rows: Any, condition: str = "true", found: Found | None = None) -> pa.Table:
         """The windows that these rows of bronze are in (`window_start` and keys), where these
@@ -172,14 +170,12 @@ class WindowRows(FixedWindowRows):
         start = each_start(self.operator.event_time, self.table.window)
         with duckdb_in_utc() as connection:
             beside = self._registered(connection, rows, found)
-            return _number(
-                connection,
-                f"""
+            sql = f"""
                 SELECT count(*) FROM (
                     SELECT {start} AS _start FROM bronze WHERE {condition} AND {beside.counts}
                 ) WHERE {ends}
-                """,
-            )
+            """
+            return one_number(connection, sql)
 
     def count_starting(self, rows: RowRange, condition: str) -> int:
         first_end = rows.first_start + self.table.window.length
@@ -204,11 +200,6 @@ def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:
 def days(first: date, last: date) -> list[date]:
     """All dates from first to last."""
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
-
-
-def _number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
-    ((number,),) = connection.execute(sql).fetchall()
-    return int(number)
 
 
 def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) -> int:
