@@ -214,14 +214,8 @@ Note = (
 _NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])
 _KINDS = [model.model_fields["kind"].default for model in get_args(Note)]
 # Entries of gold's commits before there were kinds, by what they are called now.
-_FORMER_PUBLISH = {
-    "run": "run",
-    "started_at": "started_at",
-    "trigger": "trigger",
-    "windows": "windows",
-    "windows_start_ms": "start_ms",
-    "windows_end_ms": "end_ms",
-}
+_FORMER_PUBLISH = {name: name for name in ("run", "started_at", "trigger", "windows")}
+_FORMER_PUBLISH |= {"windows_start_ms": "start_ms", "windows_end_ms": "end_ms"}
 
 
 def as_metadata(note: Note) -> dict[str, str]:
@@ -237,20 +231,18 @@ def note_of(commit: Mapping[str, Any]) -> Note | None:
     noted = _told(commit)
     if "kind" not in noted or "version" not in noted:
         return _former(noted, commit) or _former_publish(commit)
-    if noted["kind"] not in _KINDS:
-        return None
+    return _known(noted, commit) if noted["kind"] in _KINDS else None
+
+
+def _known(noted: Mapping[str, Any], commit: Mapping[str, Any]) -> Note:
     try:
         return _NOTE.validate_python(noted)
     except ValidationError as error:
-        raise _unreadable(noted, commit) from error
-
-
-def _unreadable(noted: Mapping[str, Any], commit: Mapping[str, Any]) -> NoteUnreadable:
-    return NoteUnreadable(
-        f"The commit of version {commit.get('version')} notes {str(noted)[:_SHOWN]}: a note of "
-        f"kind `{noted['kind']}`, but in no form that this version of Tidemark knows. What "
-        "rests on it was not done. Run the version that wrote it, or a newer one."
-    )
+        raise NoteUnreadable(
+            f"The commit of version {commit.get('version')} notes {str(noted)[:_SHOWN]}: a note of "
+            f"kind `{noted['kind']}`, but in no form that this version of Tidemark knows. What "
+            "rests on it was not done. Run the version that wrote it, or a newer one."
+        ) from error
 
 
 def _told(commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,15 +259,10 @@ def _former(noted: dict[str, Any], commit: Mapping[str, Any]) -> Note | None:
     if not {"query", "batch"} <= noted.keys():
         return None
     if "seen_ms" in noted:
-        found = {"kind": "ingest", "version": 1, **noted}
-    elif "close_ms" in noted or "emitted_rows" in noted:
-        found = {"kind": "emitted", **noted}
-    else:
-        return None
-    try:
-        return _NOTE.validate_python(found)
-    except ValidationError as error:
-        raise _unreadable(found, commit) from error
+        return _known({"kind": "ingest", "version": 1, **noted}, commit)
+    if "close_ms" in noted or "emitted_rows" in noted:
+        return _known({"kind": "emitted", **noted}, commit)
+    return None
 
 
 def _former_publish(commit: Mapping[str, Any]) -> Note | None:

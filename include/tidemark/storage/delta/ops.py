@@ -127,18 +127,12 @@ def _may_hold(column: str, values: Collection[str]) -> ds.Expression:
 def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> None:
     sources = {source for source, _, _ in rows}
     written = {source: table.transaction_version(source) for source in sources}
-    new = [row for row in rows if _is_new(row, written)]
+    new = [row for row in rows if (last := written[row[0]]) is None or row[1] > last]
     if not new:
         return
-    last = {source: max(at for name, at, _ in new if name == source) for source, _, _ in new}
+    newest = {source: max(at for name, at, _ in new if name == source) for source, _, _ in new}
     values = ops_rows(table, schema, [columns for _, _, columns in new])
     properties = CommitProperties(
-        app_transactions=[Transaction(source, at) for source, at in last.items()]
+        app_transactions=[Transaction(source, at) for source, at in newest.items()]
     )
     write_deltalake(table, values, mode="append", commit_properties=properties)
-
-
-def _is_new(row: Row, written: Mapping[str, int | None]) -> bool:
-    source, position, _ = row
-    last = written[source]
-    return last is None or position > last
