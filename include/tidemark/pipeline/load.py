@@ -17,12 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem, nearest
 from tidemark.pipeline.rules import find_broken_rules
 from tidemark.pipeline.structure import structural_problems
-from tidemark.pipeline.yaml_file import (
-    Document,
-    as_document,
-    parse_document,
-    read_document,
-)
+from tidemark.pipeline.yaml_file import Document, parse_document, read_document
 
 if TYPE_CHECKING:
     from tidemark.pipeline.settings.settings import Settings
@@ -50,7 +45,7 @@ def pipeline_from_content(content: Mapping[str, Any], path: Path) -> Pipeline:
     one that was not written."""
     if path.suffix not in ENDINGS or not path.parent.is_dir():
         raise PipelineInvalid(f"{path} is no NAME{ENDINGS[0]} in a folder: it was not written.")
-    return _beside(path, as_document(content, f"{path}, which was not written"))
+    return _beside(path, Document(f"{path}, which was not written", dict(content)))
 
 
 def _load(path: Path) -> Pipeline:
@@ -79,7 +74,7 @@ def pipeline_from_mapping(
     """A pipeline from values as a file would hold them, checked in the same way. `partners` are the
     other pipelines of its joins; the code of its folds lies below the folder."""
     find = partial(_partner_among, partners or {})
-    return _checked(as_document(content, file), name, find, folder)
+    return _checked(Document(file, dict(content)), name, find, folder)
 
 
 def pipeline_from_text(name: str, text: str, file: str) -> Pipeline:

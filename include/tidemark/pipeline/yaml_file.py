@@ -7,7 +7,6 @@ of 330 bytes can stand for billions, and the Dag processor reads all files in on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -128,11 +127,6 @@ def parse_document(text: str, document: Document) -> Document:
     what = "is empty" if root is None else "is not a mapping of keys to values"
     document.problems.append(Problem(document.file, 1, None, "", None, f"the file {what}"))
     return document
-
-
-def as_document(content: Mapping[str, Any], file: str) -> Document:
-    """A document without places, from values that did not come from a file."""
-    return Document(file, dict(content))
 
 
 class _TooMuchError(Exception):
