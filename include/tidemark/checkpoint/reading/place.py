@@ -50,16 +50,13 @@ def _check_local(uri: str) -> None:
     path = Path(local_path(uri))
     try:
         path.stat()
-        missing = False
     except FileNotFoundError:
-        missing = True
+        raise NotACheckpoint(f"{uri} does not exist. {_GIVE}") from None
     except (PermissionError, NotADirectoryError) as error:
         raise NotACheckpoint(
             f"{uri} could not be looked at ({error.strerror}). Give a folder that you may read, or "
             "run this as the user that the query runs as."
         ) from error
-    if missing:
-        raise NotACheckpoint(f"{uri} does not exist. {_GIVE}")
     if not path.is_dir():
         raise NotACheckpoint(
             f"{uri} is a file, and a checkpoint is a folder. {_around(path) or _GIVE}"

@@ -9,7 +9,7 @@ which is not read here: for those, any file of the version is taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.checkpoint.reading.log_formats import CommitEntry
 from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
@@ -60,14 +60,7 @@ def plan_rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -
     older = [file for file in fulls if file.size > 0]
     start = max(older, key=lambda file: file.version, default=None)
     detour = _from(store, version, start, unique_ids)
-    return Rebuild(
-        version,
-        snapshot,
-        built.changes,
-        built.missing,
-        built.empty,
-        detour if detour.possible else None,
-    )
+    return replace(built, detour=detour if detour.possible else None)
 
 
 def versions_that_build(store: Store) -> tuple[range, ...]:

@@ -62,19 +62,11 @@ def plan_compaction(
 
     Nothing where no compaction is due; with `every`, wherever there is something to replay.
     """
-    stores, refused = _replaying(state), None
-    if state.verdict in _NOT_HEALTHY or (every and stores):
-        refused = _refusal(diagnosis, state)
-    else:
-        stores = ()
-    return CompactionPlan(
-        facts.uri,
-        state.version - 1,
-        state,
-        facts.conf,
-        () if refused else stores,
-        refused,
-    )
+    stores = _replaying(state)
+    asked = state.verdict in _NOT_HEALTHY or (every and stores)
+    refused = _refusal(diagnosis, state) if asked else None
+    stores = stores if asked and not refused else ()
+    return CompactionPlan(facts.uri, state.version - 1, state, facts.conf, stores, refused)
 
 
 def _replaying(state: StateCheck) -> tuple[StoreId, ...]:
