@@ -22,13 +22,7 @@ import pyarrow.json as pj
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
-from tidemark.judge.fast_forms import (
-    BLANKS,
-    FastForm,
-    Refused,
-    fast_form,
-    object_expression,
-)
+from tidemark.judge.fast_forms import BLANKS, FastForm, Refused, fast_form, object_expression
 from tidemark.judge.fields import put_within
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules

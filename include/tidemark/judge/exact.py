@@ -25,13 +25,7 @@ from tidemark.judge.json_text import LineReader, NotAnObject, json_text
 from tidemark.judge.kinds import SimpleKind
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import ColumnRule, Key, Rules
-from tidemark.judge.values import (
-    WRONG,
-    ReadValue,
-    unknown_finder,
-    unknown_paths,
-    value_reader,
-)
+from tidemark.judge.values import WRONG, ReadValue, unknown_finder, unknown_paths, value_reader
 from tidemark.pipeline.reasons import (
     FUTURE,
     MALFORMED,

@@ -12,13 +12,7 @@ from tidemark.pipeline import names
 from tidemark.pipeline.column_types import parse_type, same_type
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, listed, spark_type
 from tidemark.pipeline.expressions.sql import names_read
-from tidemark.pipeline.model import (
-    CalendarTable,
-    Lookup,
-    WindowTable,
-    lookups_named,
-    table_kind,
-)
+from tidemark.pipeline.model import CalendarTable, Lookup, WindowTable, lookups_named, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.source_files import own_place

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidemark.checkpoint.doctor.findings import (
-    CheckpointVerdict,
-    Diagnosis,
-    Severity,
-    shown,
-)
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Severity, shown
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts

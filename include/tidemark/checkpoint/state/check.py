@@ -12,12 +12,7 @@ from typing import Protocol
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.reading.layout import Section
-from tidemark.checkpoint.state.stores import (
-    Partition,
-    StateInventory,
-    StoreInventory,
-    total,
-)
+from tidemark.checkpoint.state.stores import Partition, StateInventory, StoreInventory, total
 
 # Of a limit: so far, a compaction that was due did not come.
 OVERDUE = 2

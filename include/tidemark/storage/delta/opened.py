@@ -32,12 +32,7 @@ from tidemark.errors import DataDamaged, TableLost
 from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.storage.delta.damage import LOG, is_entry, not_opened
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import (
-    FileMissing,
-    at_once,
-    is_there,
-    names_behind,
-)
+from tidemark.storage.files import FileMissing, at_once, is_there, names_behind
 from tidemark.storage.json_text import json_value
 
 # A checkpoint is read whole, and so many entries behind it, or delta-rs is asked.

@@ -12,11 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.pipeline.settings.storage_options import is_local
-from tidemark.storage.delta.damage import (
-    check_newest_entries,
-    check_no_file_in_the_way,
-    not_opened,
-)
+from tidemark.storage.delta.damage import check_newest_entries, check_no_file_in_the_way, not_opened
 from tidemark.storage.delta.opened import OpenedTable
 from tidemark.storage.file_place import FilePlace, asked_once, having, kept_contents, look_again
 
