@@ -127,6 +127,15 @@ def _log(
     return Log(name, batches, read, empty)
 
 
+_KINDS: Mapping[type, str] = {
+    FileOffset: "file",
+    DeltaOffset: "Delta",
+    KafkaOffset: "Kafka",
+    PlannedTopics: "Kafka, planned by Tidemark",
+    PlannedVersions: "Delta, planned by Tidemark",
+    RateOffset: "rate",
+    CountOffset: "rate",
+}
 _SHOWN = 200
 # A compacted list names every file that the source ever took, in about 150 bytes each.
 _LARGEST_LIST = 64 << 20
@@ -168,24 +177,10 @@ def _source(
 
 
 def _kind(offset: SourceOffset | None, initial: str | None) -> str:
-    match offset:
-        case FileOffset():
-            return "file"
-        case DeltaOffset():
-            return "Delta"
-        case KafkaOffset():
-            return "Kafka"
-        case PlannedTopics():
-            return "Kafka, planned by Tidemark"
-        case PlannedVersions():
-            return "Delta, planned by Tidemark"
-        case RateOffset():
-            return "rate"
-        case CountOffset():
-            # The rate source writes down when it began; socket and memory sources write nothing.
-            return "rate" if initial is not None else "rate, socket or memory"
-        case _:
-            return "unknown"
+    # The rate source writes down when it began; socket and memory sources write nothing.
+    if isinstance(offset, CountOffset) and initial is None:
+        return "rate, socket or memory"
+    return _KINDS.get(type(offset), "unknown")
 
 
 def _initial(reader: CheckpointReader, name: str, files: Mapping[str, FileFacts]) -> str | None:

@@ -108,25 +108,20 @@ class CountOffset:
 
 
 @dataclass(frozen=True)
-class RateOffset:
+class _OffsetText:
+    text: str
+
+    @property
+    def summary(self) -> str:
+        return self.text
+
+
+class RateOffset(_OffsetText):
     """Of a rate source that writes JSON (rate-micro-batch; the rate source in continuous mode)."""
 
-    text: str
 
-    @property
-    def summary(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class UnknownOffset:
+class UnknownOffset(_OffsetText):
     """Of a source that this code does not know; its text."""
-
-    text: str
-
-    @property
-    def summary(self) -> str:
-        return self.text
 
 
 SourceOffset = (
