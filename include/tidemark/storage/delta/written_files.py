@@ -126,8 +126,11 @@ def _partitions(
             pc.is_null(rows[name]) if value is None else pc.equal(rows[name], value)
             for name, value in values.items()
         ]
-        texts = {name: None if value is None else str(value) for name, value in values.items()}
-        yield texts, rows.filter(reduce(pc.and_, matches))
+        yield _texts(values), rows.filter(reduce(pc.and_, matches))
+
+
+def _texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: None if value is None else str(value) for name, value in partition.items()}
 
 
 def files_gone(place: TablePlace, written: Sequence[WrittenFile]) -> list[str]:
@@ -217,17 +220,9 @@ def rewrite_files(
             f"{number:,} rows of {place.uri} would make room for {staying:,}, and {leaving.rows:,} "
             "are to leave. Nothing was committed. Report this as a defect."
         )
+    now_ms = int(now.timestamp() * 1_000)
     removed = [
-        RemoveAction(
-            path,
-            True,
-            int(now.timestamp() * 1_000),
-            one["size_bytes"],
-            {
-                name: None if value is None else str(value)
-                for name, value in (one.get("partition") or {}).items()
-            },
-        )
+        RemoveAction(path, True, now_ms, one["size_bytes"], _texts(one.get("partition") or {}))
         for path, one in gone.items()
     ]
     added = [*map(_added, files), *map(_added, again)]
