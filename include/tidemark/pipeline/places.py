@@ -24,8 +24,8 @@ class _Below(property):
     def __init__(self, name: str) -> None:
         super().__init__(lambda places: f"{places.folder}/{name}")
 
-    def __get__(self, places: Any, kind: type[Any] | None = None) -> str:
-        return cast("str", super().__get__(places, kind))
+    def __get__(self, of: Any, kind: Any = None) -> str:  # type: ignore[override]  # not of None
+        return cast("str", super().__get__(of, kind))
 
 
 @dataclass(frozen=True)
