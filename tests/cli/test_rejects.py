@@ -12,6 +12,7 @@ from tests.kit.running import Place
 from tests.kit.windows import at
 from tests.page.world import accepted, rejected
 from tidemark.cli.main import app
+from tidemark.upkeep.maintenance.carry_out import drop_rejects
 
 
 @pytest.fixture
@@ -91,3 +92,27 @@ def test_before_the_first_run_there_are_none_to_list(tmp_path: Path) -> None:
     early = asked(place, "list", place.name)
     assert early.exit_code == 1
     assert "has not run yet" in early.stderr
+
+
+def test_those_that_were_dropped_are_told_wherever_rejects_are(
+    place: Place, tmp_path: Path
+) -> None:
+    (document,) = json.loads(asked(place, "list", place.name, "--json").stdout)
+    assert document["dropped_to"] is None
+    drop_rejects(place.warehouse.rejects, 0)
+    told = "Rejects of the batches up to 0 were dropped (`keep_rejects`)."
+    shown = asked(place, "list", place.name).stdout
+    assert told in shown
+    assert "1-4" in shown
+    assert "0-3" not in shown
+    (document,) = json.loads(asked(place, "list", place.name, "--json").stdout)
+    assert document["dropped_to"] == 0
+    out = str(tmp_path / "rejects.jsonl")
+    assert told in asked(place, "export", place.name, "--out", out).stdout
+    for arguments in (("show", place.name, "0-3"), ("list", place.name, "--reason", "future")):
+        refused = asked(place, *arguments)
+        assert refused.exit_code == 2
+        assert told in " ".join(refused.stderr.replace("│", "").split())
+    drop_rejects(place.warehouse.rejects, 1)
+    shown = asked(place, "list", place.name).stdout
+    assert shown.strip() == told.replace("up to 0", "up to 1")

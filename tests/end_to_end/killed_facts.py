@@ -12,7 +12,7 @@ from tests.end_to_end.killed_input import DELAY_MS, KEYS, TABLES
 from tests.kit.running import Place, query, sorted_rows
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.storage.delta.notes import note_of
+from tidemark.storage.delta.notes import RejectsDroppedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 
 Facts = dict[str, Any]
@@ -74,13 +74,13 @@ def assert_the_ledger_balances(place: Place) -> None:
     read = sum(line["accepted"] for line in ingested), sum(line["rejected"] for line in ingested)
     assert read == (
         place.bronze().num_rows + _deleted(place.places.bronze),
-        place.rejects().num_rows + _deleted(place.places.rejects, by_hand=True),
+        place.rejects().num_rows + _deleted(place.places.rejects, by_hand=True) + _dropped(place),
     )
 
 
 def _deleted(uri: str, by_hand: bool = False) -> int:
-    """Rows that were deleted from a table. Of bronze retention drops some; nothing of ours deletes
-    rejects: `by_hand` leaves out what has a note."""
+    """Rows that were deleted from a table. Of bronze retention drops some; nothing of ours does so
+    with rejects: `by_hand` leaves out what has a note."""
     commits = DeltaTable(uri).history()
     deletes = [
         commit
@@ -88,6 +88,12 @@ def _deleted(uri: str, by_hand: bool = False) -> int:
         if commit["operation"] == "DELETE" and not (by_hand and note_of(commit))
     ]
     return sum(int(commit["operationMetrics"]["num_deleted_rows"] or 0) for commit in deletes)
+
+
+def _dropped(place: Place) -> int:
+    """Rejects that maintenance dropped."""
+    notes = map(note_of, DeltaTable(place.places.rejects).history())
+    return sum(one.rows for one in notes if isinstance(one, RejectsDroppedNote))
 
 
 def assert_nothing_is_there_twice(place: Place) -> None:

@@ -54,7 +54,8 @@ def content(keep: bool = False, **columns: str) -> dict[str, Any]:
         "unique": {"by": "id", "within": "1 day"},
     }
     watermark = {"delay": "10 minutes", "seal_after_idle": "30 minutes"}
-    kept = {"keep": "5 days"} if keep else {}
+    # Maintenance alone drops rejects, which are older by then.
+    kept = {"keep_rejects": "1 second"} | ({"keep": "5 days"} if keep else {})
     return clicks(source=source, watermark=watermark, tables=TABLES, **kept)
 
 

@@ -126,6 +126,7 @@ KILLS = [
     *both("batches copied", HOUSEKEEPING),
     *both("checkpoint files removed", HOUSEKEEPING, "/updated/"),
     *both("small files packed", MAINTENANCE, "/updated/changes", table="updated/changes"),
+    *both("old rejects dropped", MAINTENANCE, table="rejects"),
     *both("old rows dropped", MAINTENANCE, table="ops/upkeep"),
     *both("log checkpoint written", MAINTENANCE),
     *both("unneeded files removed", MAINTENANCE),

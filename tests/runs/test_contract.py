@@ -134,6 +134,7 @@ TO_ACCEPT = {
     "source.columns.amount.field": columns(amount={"type": "long", "field": "payload.amount"}),
     "source.derive.large": source(derive={"large": "size > 20"}),
     "keep": top(keep="7 days"),
+    "keep_rejects": top(keep_rejects="7 days"),
 }
 NO_EFFECT = {
     "advanced.shuffle_partitions": advanced(shuffle_partitions=8),
@@ -372,6 +373,19 @@ def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_needs_to_be_accepted
     (one,) = contract_differences(for_ever, kept)
     assert (one.verdict, one.refused) == (ChangeVerdict.TO_ACCEPT, True)
     assert "for good" in one.reason
+
+
+def test_rejects_that_are_kept_for_longer_or_for_ever_are_safe() -> None:
+    kept, longer = (contracts(content() | {"keep_rejects": one})[0] for one in ("7 days", "8 days"))
+    for_ever = contracts(content())[0]
+    for old, new, verdict in (
+        (kept, longer, ChangeVerdict.SAFE),
+        (kept, for_ever, ChangeVerdict.SAFE),
+        (longer, kept, ChangeVerdict.TO_ACCEPT),
+    ):
+        (one,) = contract_differences(old, new)
+        assert (one.what, one.verdict) == ("keep_rejects", verdict)
+    assert contract_differences(kept, kept) == ()
 
 
 def test_settings_of_the_project_count_like_the_pipelines_own() -> None:

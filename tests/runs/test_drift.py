@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from tests.kit.running import Place
 from tidemark.runs.status import drift
 from tidemark.runs.status.drift import NewField, SourceDrift, WrongColumn, source_drift
+from tidemark.upkeep.maintenance.carry_out import drop_rejects
 
 T0 = datetime(2026, 7, 1, 10, tzinfo=UTC)
 
@@ -90,3 +91,12 @@ def test_a_pipeline_without_rows_has_come_to_nothing(place: Place) -> None:
     assert source_drift(place.warehouse) == SourceDrift()
     batch(place, 0, [])
     assert source_drift(place.warehouse) == SourceDrift()
+
+
+def test_batches_whose_rejects_were_dropped_tell_no_share(place: Place) -> None:
+    detail = "amount should be long, found x"
+    batch(place, 0, [None] * 3, [detail])
+    batch(place, 1, [None], [detail])
+    drop_rejects(place.warehouse.rejects, 0)
+    found = source_drift(place.warehouse)
+    assert (found.rows, [one.share for one in found.wrong]) == (2, [0.5])

@@ -20,6 +20,7 @@ from tidemark.storage.delta.notes import (
     Note,
     PublishedNote,
     RecomputedNote,
+    RejectsDroppedNote,
     RetentionNote,
     as_metadata,
     note_of,
@@ -49,6 +50,7 @@ NOTES: list[Note] = [
     ),
     PublishedNote(run="nightly", started_at=STARTED),
     RetentionNote(dates=(date(2026, 6, 1), date(2026, 6, 2))),
+    RejectsDroppedNote(up_to=4, rows=7),
 ]
 
 # Literally as they were written before there were kinds, and since.

@@ -269,6 +269,8 @@ def _choices(pipeline: Pipeline) -> Iterator[str]:
     if pipeline.keep is not None:
         keep = duration_text(pipeline.keep)
         yield f"- **keep**: {keep}; older rows are rejected, older windows are frozen"
+    if pipeline.keep_rejects is not None:
+        yield f"- **keep rejects**: {duration_text(pipeline.keep_rejects)}; maintenance drops older"
     modes = {name: table.output_mode for name, table in pipeline.tables.items()}
     if others := [f"{_text(name)} {mode}" for name, mode in modes.items() if mode != "update"]:
         yield f"- **output mode**: {', '.join(others)}"

@@ -66,16 +66,18 @@ def list_rejects(
     from itertools import islice
 
     from tidemark.page.rejects import newest_rejects, reasons_of
+    from tidemark.storage.delta.dropped_rejects import dropped_text, dropped_to
 
     table = _table(pipeline, settings)
-    by_reason = reasons_of(table)
-    _check_reason(reason, [one.reason for one in by_reason])
+    by_reason, gone = reasons_of(table), dropped_text(table)
+    _check_reason(reason, [one.reason for one in by_reason], gone)
     newest = list(islice(newest_rejects(table, reason), last))
     if json:
         reasons = [{"reason": one.reason, "rejects": one.rejects} for one in by_reason]
-        print_documents([{"reasons": reasons, "newest": [one.facts() for one in newest]}])
+        told = {"reasons": reasons, "newest": [one.facts() for one in newest]}
+        print_documents([{**told, "dropped_to": dropped_to(table) if gone else None}])
         return
-    print_rejects(by_reason, newest)
+    print_rejects(by_reason, newest, gone)
 
 
 @rejects.command("show")
@@ -87,12 +89,15 @@ def show_reject(
 ) -> None:
     """Show one reject: why, where it is in the source, and its text as it was read."""
     from tidemark.page.rejects import rejects_of_id
+    from tidemark.storage.delta.dropped_rejects import dropped_text
 
-    found = rejects_of_id(_table(pipeline, settings), reject)
+    table = _table(pipeline, settings)
+    found = rejects_of_id(table, reject)
     if not found:
+        gone = f" {told}" if (told := dropped_text(table)) else ""
         raise typer.BadParameter(
-            f"No reject of {pipeline} has the id {reject}. `tidemark rejects list {pipeline}` "
-            "names those of the newest ones, and `export` has all.",
+            f"No reject of {pipeline} has the id {reject}.{gone} `tidemark rejects list "
+            f"{pipeline}` names those of the newest ones, and `export` has all.",
             param_hint="ID",
         )
     if json:
@@ -114,9 +119,11 @@ def export(
 ) -> None:
     """Write the rejects as JSON lines: id, reason, detail, event time, place, and the raw text."""
     from tidemark.page.rejects import newest_rejects, reasons_of
+    from tidemark.storage.delta.dropped_rejects import dropped_text
 
     table = _table(pipeline, settings)
-    _check_reason(reason, [one.reason for one in reasons_of(table)])
+    gone = dropped_text(table)
+    _check_reason(reason, [one.reason for one in reasons_of(table)], gone)
     lines = (one.line() for one in newest_rejects(table, reason))
     if out is None:
         for line in lines:
@@ -133,6 +140,8 @@ def export(
             f"{out} is there already, and nothing was written to it.", param_hint="--out"
         ) from None
     print(f"{number:,} rejects written to {out}")
+    if gone:
+        print(gone)
 
 
 @rejects.command()
@@ -173,11 +182,15 @@ def replay(
     end_with(outcome, replay_lines(outcome), in_json)
 
 
-def print_rejects(by_reason: Sequence[ReasonOfRejects], newest: Sequence[Reject]) -> None:
-    """A table of the reasons, and one of some rejects, their texts shortened."""
+def print_rejects(
+    by_reason: Sequence[ReasonOfRejects], newest: Sequence[Reject], gone: str | None = None
+) -> None:
+    """A table of the reasons, and one of some rejects, their texts shortened; `gone` says which
+    rejects are there no more."""
     console = report_console()
+    if gone or not by_reason:
+        console.print(gone or "No row is rejected.")
     if not by_reason:
-        console.print("No row is rejected.")
         return
     reasons = report_table("reason", ">rejects", "first read", "last read")
     for one in by_reason:
@@ -220,9 +233,10 @@ def _table(pipeline: str, settings: Path | None) -> DeltaTable:
     return Warehouse.of(found.name, loaded).rejects.existing()
 
 
-def _check_reason(reason: str | None, known: list[str]) -> None:
+def _check_reason(reason: str | None, known: list[str], gone: str | None) -> None:
     if reason is not None and reason not in known:
-        there = f"There are: {', '.join(known)}." if known else "No row is rejected."
+        there = f"There are: {', '.join(known)}." if known else "There are none."
+        there += f" {gone}" if gone else ""
         raise typer.BadParameter(
             f"No reject has the reason {reason!r}. {there}", param_hint="--reason"
         )

@@ -41,6 +41,7 @@ from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits, rows_of
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.storage.delta.history import changes_between
 from tidemark.storage.delta.notes import (
     REPLAY,
@@ -104,11 +105,15 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
         for batch, reason, count in answers(by_reason, rows=dataset_of(replayed)):
             rejected[batch][reason] += count
             accepted[batch] -= count
+    rejects_gone = dropped_to(rejects)
     for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
         # Retention may have taken rows of a batch away since: then what its commit said counts.
         note = notes.get(batch)
         appended = of_bronze.get(batch)
         kept_whole = keeps_all or (appended is not None and appended.version > dropped)
+        reasons: Mapping[str, int] | None = rejected[batch]
+        if batch <= rejects_gone:
+            reasons = note.rows.rejected if note else None
         line = LedgerLine(
             kind=INGEST,
             source=query,
@@ -116,8 +121,8 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             batch=batch,
             read=note.rows.read if note else None,
             accepted=accepted.get(batch, 0) if kept_whole or not note else note.rows.accepted,
-            rejected=rejected[batch].total(),
-            reasons=dict(sorted(rejected[batch].items())),
+            rejected=None if reasons is None else sum(reasons.values()),
+            reasons=dict(sorted((reasons or {}).items())),
         )
         yield as_noted(line, note)
 

@@ -280,7 +280,7 @@ class _Page:
         return self._html(
             "rejects.html", "../../", name=reading.name, reason=reason, examples=examples,
             totals=charts.totals(counts), chart=charts.reject_chart(counts, MOST_RUNS),
-            faults=reading.faults, most=MOST_ROWS,
+            dropped=reading.dropped(), faults=reading.faults, most=MOST_ROWS,
         )  # fmt: skip
 
     def download(self, let: Access, asked: Asked) -> Response:

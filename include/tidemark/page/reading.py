@@ -27,6 +27,7 @@ from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.pipeline_status import RECENT
 from tidemark.runs.status.recent_runs import recent_rows
+from tidemark.storage.delta.dropped_rejects import dropped_text
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.ops import newest_rows, own_rows
 from tidemark.storage.delta.place import TablePlace
@@ -139,6 +140,10 @@ class PageReading:
             return list(islice(newest_rejects(rejects, reason), MOST_EXAMPLES))
 
         return self._ask(self.warehouse.rejects, reason, answer) or []
+
+    def dropped(self) -> str | None:
+        """Which rejects are in their table no more, in a sentence; None: none were dropped."""
+        return self._ask(self.warehouse.rejects, "dropped", dropped_text)
 
     def all_rejects(self, reason: str | None) -> Iterator[Reject]:
         """Every reject, not read yet."""

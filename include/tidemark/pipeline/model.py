@@ -1441,6 +1441,11 @@ class Pipeline(_Model):
         description="How long rows are kept, by event time before the batch's time: older rows "
         "are rejected as too old, older windows are frozen; without it they are kept for ever",
     )
+    keep_rejects: PositiveDuration | None = Field(
+        default=None,
+        description="How long rejects are kept, from when they were read: maintenance drops older "
+        "ones, for good; without it they are kept for ever",
+    )
     tables: dict[
         TableName, Annotated[SerializeAsAny[Table], _of_its_kind(table_kind, AnyTable)]
     ] = Field(min_length=1)
@@ -1455,6 +1460,12 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _limits_of_the_source(self) -> Self:
+        if self.keep_rejects and self.source.followed_key:
+            raise ValueError(
+                "`keep_rejects` goes with no source whose changes are followed: runs would stop at "
+                "a change of a row whose reject is gone, which is in no table then. Leave one of "
+                "them out"
+            )
         if self.keep and self.source.followed_key:
             changes = "follow"
             if isinstance(self.source, KafkaSource) and self.source.kafka.changes:

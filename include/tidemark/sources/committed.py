@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
 from tidemark.sources.source import PartVerdict, Reading
+from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.storage.delta.notes import IngestNote, note_of
 from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
@@ -93,12 +94,12 @@ def check_new_checkpoint(checkpoint: Checkpoint, bronze: TablePlace, rejects: Ta
         return
     for place in (bronze, rejects):
         table = place.open()
-        if table is not None and table.file_uris():
+        if table is not None and (table.file_uris() or dropped_to(table) >= 0):
             raise TableMismatch(
-                f"{place.uri} holds rows, but its checkpoint {checkpoint.uri} is not there. To "
-                "begin anew would read every file a second time. Nothing was read. Restore the "
-                "checkpoint, or move the pipeline's whole folder away to start from the source "
-                "again."
+                f"{place.uri} holds rows, or held some, but its checkpoint {checkpoint.uri} is not "
+                "there. To begin anew would read every file a second time. Nothing was read. "
+                "Restore the checkpoint, or move the pipeline's whole folder away to start from "
+                "the source again."
             )
 
 

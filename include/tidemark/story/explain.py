@@ -36,6 +36,7 @@ from tidemark.runs.contract.contract import Contract, read_contract
 from tidemark.runs.generations import generations
 from tidemark.storage.delta.by_hand import acceptance_of
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dropped_rejects import dropped_text
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.ops import own_rows
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -218,6 +219,8 @@ class _Gathering:
         rejects = self.warehouse.rejects.open()
         if stretch is None or rejects is None:
             return bronze, None
+        if gone := dropped_text(rejects):
+            notes.append(gone)
         batches = [one.batch for rows in bronze[:1] for one in rows.batches
                    if one.batch is not None]  # fmt: skip
         key = {name: asked.key[name] for name in self.operator.table.group_by}

@@ -48,6 +48,7 @@ from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.sources.notes import notes_place
 from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.appended import changes_rows
+from tidemark.storage.delta.dropped_rejects import DROPPED, dropped_to
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import Note, PublishedNote, RewoundNote, note_of
 from tidemark.storage.delta.place import TablePlace
@@ -84,7 +85,7 @@ def take_back(change: PipelineChange, warehouse: Warehouse, lease: int) -> None:
     they said of an earlier owner. Raises RewindRefused where somebody else changed rows since.
     """
     for place, back in ((warehouse.rejects, change.rejects), (warehouse.bronze, change.bronze)):
-        _take_back(place, back, lease, _ingested(change, back))
+        _take_back(place, back, lease, _ingested(change, place, back))
     _take_back_checkpoint(change.ingest, warehouse)
     for gold in change.golds:
         if gold.back is not None and not gold.stays and not _has_begun(warehouse, gold):
@@ -102,9 +103,16 @@ def _has_begun(warehouse: Warehouse, gold: GoldBack) -> bool:
     return generation_in_use(warehouse, gold.table) > gold.newest_generation
 
 
-def _ingested(change: PipelineChange, back: TableBack) -> tuple[Note, dict[str, int]]:
+def _ingested(
+    change: PipelineChange, place: TablePlace, back: TableBack
+) -> tuple[Note, dict[str, int]]:
     note = RewoundNote(id=change.id, to_version=back.version)
-    return note, {change.ingest.query: back.batch}
+    transactions = {change.ingest.query: back.batch}
+    then = dropped_to(place.at_version(back.version))
+    if then != dropped_to(place.existing()):
+        # Rejects that were dropped since are there again.
+        transactions[DROPPED] = then
+    return note, transactions
 
 
 def _transactions(change: PipelineChange, gold: GoldBack, warehouse: Warehouse) -> dict[str, int]:

@@ -14,6 +14,7 @@ from tidemark.checkpoint.rewind.table_commits import gone_files
 from tidemark.errors import RewindRefused
 from tidemark.recompute.rewind.change import TableBack
 from tidemark.storage.delta.by_hand import acceptance_of, commits_by_hand
+from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import (
     IngestNote,
@@ -121,7 +122,7 @@ def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
         return PlannedBack(back)
     return PlannedBack(
         back,
-        tuple(_notes(place, table, version)),
+        tuple(_notes(place, table, then, version)),
         tuple(_refused(place, table, then, version)),
     )
 
@@ -147,7 +148,12 @@ def _properties(table: DeltaTable) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if name != PROPERTY}
 
 
-def _notes(place: TablePlace, table: DeltaTable, version: int) -> Iterator[str]:
+def _notes(place: TablePlace, table: DeltaTable, then: DeltaTable, version: int) -> Iterator[str]:
+    if (gone := dropped_to(table)) > dropped_to(then):
+        yield (
+            f"Rejects of the batches up to {gone:,} were dropped since (`keep_rejects`): they are "
+            f"in {place.uri} again until maintenance drops them, and no number here has them."
+        )
     by_hand = commits_by_hand(table, place, version)
     if by_hand:
         yield f"What was changed by hand in {place.uri} is undone: {shown(map(str, by_hand))}."

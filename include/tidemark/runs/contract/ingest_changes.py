@@ -51,6 +51,7 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     if old.unknown_fields != new.unknown_fields:
         yield _safe("source.unknown_fields", old.unknown_fields, new.unknown_fields)
     yield from _keep(recorded.pipeline, asked.pipeline)
+    yield from _keep_rejects(recorded.pipeline.keep_rejects, asked.pipeline.keep_rejects)
 
 
 def _records(old: Source, new: Source) -> Iterator[Difference]:
@@ -185,6 +186,18 @@ def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
             "would replace its value by what is left of it"
         )
         yield Difference(INGEST, KEEP, before, after, ChangeVerdict.NOT_ALLOWED, reason)
+
+
+def _keep_rejects(old: timedelta | None, new: timedelta | None) -> Iterator[Difference]:
+    verdict, reason = ChangeVerdict.SAFE, "What maintenance has dropped does not come back"
+    if new is not None and (old is None or new < old):
+        verdict = ChangeVerdict.TO_ACCEPT
+        reason = (
+            "Maintenance drops the rejects that are older, for good: nobody can replay them any "
+            "more, or look at what was wrong with them"
+        )
+    if old != new:
+        yield Difference(INGEST, "keep_rejects", _text(old), _text(new), verdict, reason)
 
 
 def _safe(what: str, before: str, after: str) -> Difference:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from tidemark.pipeline.reasons import WRONG_TYPE
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 
@@ -67,7 +68,8 @@ def source_drift(warehouse: Warehouse) -> SourceDrift:
     bronze, rejects = tables
     if bronze is None or rejects is None or last < 0:
         return SourceDrift()
-    after = last - _BATCHES
+    # Of a batch without its rejects nobody can tell a share.
+    after = max(last - _BATCHES, dropped_to(rejects))
     with duckdb_in_utc() as connection:
         for name, table in (("bronze", bronze), ("rejects", rejects)):
             rows = dataset_of(table, f"_batch > {after}")

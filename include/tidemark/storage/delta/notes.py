@@ -114,6 +114,15 @@ class RetentionNote(Facts):
     tables: tuple[str, ...] | None = None
 
 
+class RejectsDroppedNote(Facts):
+    """Rejects that `keep_rejects` dropped: so many `rows`, all of the batches up to this one."""
+
+    kind: Literal["rejects_dropped"] = "rejects_dropped"
+    version: Literal[1] = 1
+    up_to: int
+    rows: int
+
+
 class WidenedNote(Facts):
     """Columns that got a wider type: all rows of bronze were written again, as they were."""
 
@@ -202,6 +211,7 @@ Note = (
     | RecomputedNote
     | PublishedNote
     | RetentionNote
+    | RejectsDroppedNote
     | WidenedNote
     | AcceptedNote
     | LookupNote

@@ -59,6 +59,7 @@ from tidemark.runs.unfinished_act import release_after, stop_for, unfinished_act
 from tidemark.sources.kafka.changes import check_in_one_partition
 from tidemark.sources.notes import source_notes, write_source_notes
 from tidemark.sources.planned_source import FollowedChange, FollowedSourceHandle
+from tidemark.storage.delta.dropped_rejects import dropped_text
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_beside_plan
 from tidemark.streaming.gate import judge_publish, of_all, record_judged
@@ -282,6 +283,8 @@ def _check_rejected(
         of_row = F.expr(key_of_bronze(source.followed_key)).alias("_key")
         known |= _counts(spark, rows.select(of_row), keys)
     if missing := [one for one in keys if one not in known]:
+        gone = dropped_text(rejects.existing())
+        way_on = f"{gone} {way_on}" if gone else way_on
         raise _refusal(f"{refused}neither bronze nor rejects have a row", missing, way_on)
 
 

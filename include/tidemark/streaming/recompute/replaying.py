@@ -47,6 +47,7 @@ from tidemark.sources.kinds import row_origin
 from tidemark.sources.source import ELEMENT, Reading
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dropped_rejects import dropped_text
 from tidemark.storage.delta.notes import (
     MENDED,
     REPLAY,
@@ -278,8 +279,10 @@ def _strangers(mended: DataFrame, held: DataFrame, run: Run) -> Iterator[str]:
         ids = ds.field("id").isin([name for _, name in found])
         rows = dataset_of(replayed).to_table(["id", REPLAY], filter=ids)
         acts = {str(row["id"]): str(row[REPLAY]) for row in rows.to_pylist()}
+    gone = dropped_text(run.warehouse.rejects.existing())
+    none = f"is none of the rejects. {gone}" if gone else "is none of the rejects"
     for line, name in found:
-        said = f"was replayed before ({acts[name]})" if name in acts else "is none of the rejects"
+        said = f"was replayed before ({acts[name]})" if name in acts else none
         yield f"line {line:,}: the id {name} {said}"
 
 

@@ -40,6 +40,7 @@ from tidemark.sources.raw_texts import ending_of, raw_text
 from tidemark.sources.source import ordering
 from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.dropped_rejects import dropped_text, dropped_to
 from tidemark.storage.delta.notes import (
     RETRACTED_AT,
     RETRACTED_BECAUSE,
@@ -244,7 +245,16 @@ def _twins(spark: SparkSession, run: Run, found: DataFrame) -> int:
     if run.pipeline.source.unique is None:
         return 0
     place = run.warehouse.rejects
-    rejects = table_at(spark, place, place.existing().version())
+    held = place.existing()
+    gone = dropped_to(held)
+    if gone >= 0 and not found.where(F.col("_batch") <= gone).isEmpty():
+        raise RetractionRefused(
+            f"{dropped_text(held)} Rows that repeat these, and that came in as many batches, may "
+            "have been among them: without these rows they would be the first of their `unique` "
+            f"key, and nobody can replay them. {_UNTOUCHED} Leave rows of these batches out "
+            "(--where), or go back to before they were read: `tidemark rewind`."
+        )
+    rejects = table_at(spark, place, held.version())
     rejected = rejects.where(F.col("reason") == DUPLICATE)
     time = F.col(f"h.`{run.pipeline.source.event_time.column}`")
     same = [time.eqNullSafe(F.col("r.repeats.event_time"))]

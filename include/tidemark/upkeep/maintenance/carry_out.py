@@ -17,8 +17,11 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.append import with_sound_bounds
+from tidemark.storage.delta.commits import ROWS_ADDED
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dropped_rejects import DROPPED
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.notes import RejectsDroppedNote, as_metadata
 from tidemark.storage.delta.ops import removed_name
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
@@ -36,6 +39,8 @@ def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlac
         table = place.existing()
         place.fence()
         keep_rows(table, pipeline, plan.keep_rows)
+    if plan.drop_rejects is not None:
+        drop_rejects(place, plan.drop_rejects)
     for column, values in plan.compact.items():
         table = place.existing()
         place.fence()
@@ -66,6 +71,37 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     noted = CommitProperties(app_transactions=[removed])
     with _excluded(table):
         write_deltalake(table, rows, mode="overwrite", predicate=own, commit_properties=noted)
+
+
+@commit_point(
+    "old rejects dropped",
+    after_a_kill="before: all rejects are there, and the next maintenance drops them; after: there "
+    "is nothing left to drop",
+)
+def drop_rejects(place: TablePlace, up_to: int) -> None:
+    """Drop the rejects of the batches up to this one, in one commit, which says so: files that
+    have others too are written again with these. Not by delta-rs's DELETE, as `keep_rows`."""
+    table = place.existing()
+    known, schema = dataset_of(table, f"_batch <= {up_to}"), schema_of(table)
+    note = RejectsDroppedNote(
+        up_to=up_to, rows=known.count_rows(filter=ds.field("_batch") <= up_to)
+    )
+    place.fence()
+    properties = CommitProperties(
+        app_transactions=[Transaction(DROPPED, up_to)],
+        # No row is new.
+        custom_metadata={**as_metadata(note), ROWS_ADDED: "0"},
+        max_commit_retries=0,
+    )
+    with _excluded(table):
+        write_deltalake(
+            table,
+            schema.empty_table(),
+            mode="overwrite",
+            predicate=f"_batch <= {up_to}",
+            commit_properties=properties,
+            writer_properties=with_sound_bounds(schema),
+        )
 
 
 @commit_point(

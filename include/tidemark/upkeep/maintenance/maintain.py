@@ -3,7 +3,7 @@
 The life of one that is carried out:
 1. take the pipeline's lease, over from one that was killed, but from nothing that lives;
 2. look at each table and folder, and plan;
-3. carry the plan out: pack small files, drop old rows, write checkpoints, remove files;
+3. carry the plan out: drop old rows, pack small files, write checkpoints, remove files;
 4. append a row for each table to `ops/upkeep`.
 Killed anywhere, all of it can be repeated; the next one does what is left.
 
@@ -21,15 +21,19 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.errors import MaintenanceRefused
-from tidemark.gold.checkpoints import query_checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.contract import read_contract
+from tidemark.runs.found import REJECTS
 from tidemark.runs.generations import abandoned, begun_at, generations
 from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
@@ -140,7 +144,10 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
             why = loss.what.removesuffix(".")
             yield MaintenancePlan(target.name, loss.place, refused=why, advice=loss.way_out)
         else:
-            yield plan_table(target, table, keep, now)
+            plan = plan_table(target, table, keep, now)
+            if target.name == REJECTS and not plan.refused:
+                plan = with_old_rejects(plan, pipeline, settings, table, now)
+            yield plan
     yield from _plans_of_ops(pipeline, warehouse, settings, now)
     yield from plan_generations(pipeline, warehouse, keep.retention, now)
     results = warehouse.results
@@ -150,7 +157,7 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
 def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable]:
     tables, reading = Warehouse.of(pipeline.name, settings), readers(pipeline, settings)
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
-    yield MaintainedTable("rejects", tables.rejects, reading[tables.rejects.uri])
+    yield MaintainedTable(REJECTS, tables.rejects, reading[tables.rejects.uri])
     yield MaintainedTable("retracted", tables.retracted)
     yield MaintainedTable("replayed", tables.replayed)
     for name, table in pipeline.tables.items():
@@ -159,6 +166,39 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
         yield MaintainedTable(f"{name}/gold", tables.gold(name))
         for view in table.views:
             yield MaintainedTable(f"{name}/views/{view}", tables.view(name, view))
+
+
+def with_old_rejects(
+    plan: MaintenancePlan,
+    pipeline: Pipeline,
+    settings: Settings,
+    rejects: DeltaTable,
+    now: datetime,
+) -> MaintenancePlan:
+    """The plan for rejects, in which those of the batches go up to the last one that was read
+    longer ago than `keep_rejects`.
+
+    By the file and by what a run has taken of it, the longer of the two: what nobody has accepted
+    yet drops none, nor does a former one. A batch that is not at an end stays: it is repeated.
+    """
+    warehouse = Warehouse.of(pipeline.name, settings)
+    place = warehouse.places.contract(INGEST, FIRST_GENERATION)
+    taken = read_contract(place, warehouse.options)
+    ended = ingest_checkpoint(warehouse).last_batch("commits")
+    asked, ran = pipeline.keep_rejects, taken and taken.pipeline.keep_rejects
+    if not asked or not ran or ended is None:
+        return plan
+    before = now - max(asked, ran)
+    known, batch = dataset_of(rejects, f"_batch <= {ended}"), ds.field("_batch")
+    is_old = (batch <= ended) & (ds.field("_batch_time") < pa.scalar(before, TIME))
+    last = pc.max(known.to_table(["_batch"], filter=is_old)["_batch"]).as_py()
+    if last is None:
+        return plan
+    going = known.count_rows(filter=batch <= last)
+    why = f"of the batches up to {last:,}, read before {instant_text(epoch_ms(before))}"
+    number = dataset_of(rejects).count_rows()
+    part = Part(Work.OLD_ROWS, number, None, going, None, why)
+    return replace(plan, parts=(part, *plan.parts), drop_rejects=int(last))
 
 
 def _plans_of_ops(

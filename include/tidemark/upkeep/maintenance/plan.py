@@ -52,9 +52,9 @@ class MaintenancePlan:
 
     `compact`: the values of the partition column whose files are packed, under its name; under ""
     for a table without partitions. `keep_rows`: the rows of the pipeline that stay, where others
-    go. `checkpoint`: a checkpoint of the log is due. `remove`: the places of files that go.
-    `refused` says why nothing is planned, though there may be something to do; `advice` what to do
-    then, None where that is for nobody to mend.
+    go. `drop_rejects`: the last batch whose rejects go. `checkpoint`: a checkpoint of the log is
+    due. `remove`: the places of files that go. `refused` says why nothing is planned, though there
+    may be something to do; `advice` what to do then, None where that is for nobody to mend.
     """
 
     name: str
@@ -62,6 +62,7 @@ class MaintenancePlan:
     parts: tuple[Part, ...] = ()
     compact: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keep_rows: ds.Expression | None = None
+    drop_rejects: int | None = None
     checkpoint: bool = False
     remove: tuple[str, ...] = ()
     refused: str | None = None
