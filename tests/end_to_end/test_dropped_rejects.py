@@ -23,7 +23,6 @@ from tidemark.cli.main import app
 from tidemark.errors import ReplayUnfinished
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.runs.losses import find_losses
-from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.story.explain import story_of
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
@@ -57,10 +56,13 @@ class Story:
         self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
         return self.place.again(**changes)
 
-    def drop(self, place: Place, run: int, keep: Maintenance = SLOW) -> MaintenancePlan:
-        """The maintenance by which the rejects of the runs up to this one are too old."""
+    def drop(
+        self, place: Place, run: int | None = None, keep: Maintenance = SLOW
+    ) -> MaintenancePlan:
+        """The maintenance by which the rejects of the runs up to this one are too old; None: of
+        all."""
         settings = place.settings.model_copy(update={"maintenance": keep})
-        now = self.between[run] + KEEP
+        now = (datetime.now(UTC) if run is None else self.between[run]) + KEEP
         plans = maintain_pipeline(place.pipeline, settings, "maintenance", now)
         (plan,) = (one for one in plans if one.name == "rejects")
         return plan
@@ -113,12 +115,9 @@ def test_runs_and_the_ledger_go_on_without_them(spark: SparkSession, story: Stor
     result = succeed(spark, place, "next")
     assert result.rows.rejected == {"malformed": 1, "duplicate": 1}
     check_whole(spark, place)
-    story.between.append(datetime.now(UTC))
-    standing = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
-    assert standing.losses == ()
-    story.drop(place, 3)
+    assert find_losses(place.pipeline, place.warehouse) == ()
+    story.drop(place)
     assert texts(place) == []
-    story.between.pop()
     check_whole(spark, place)
     ((rejected,),) = query(
         "SELECT sum(rejected) FROM lines WHERE kind = 'ingest'",
@@ -138,10 +137,8 @@ def test_a_held_run_is_published_after_its_rejects_are_gone(
     place = story.again()
     landed(place, 3, ["{3", row(97, "a", 1, "c1")])
     succeed(spark, place, "held", hold=True)
-    story.between.append(datetime.now(UTC))
     # Logs are cut as far as readers let them.
-    story.drop(place, 3, Maintenance())
-    story.between.pop()
+    story.drop(place, keep=Maintenance())
     assert texts(place) == []
     assert find_losses(place.pipeline, place.warehouse) == ()
     succeed(spark, place, "next")
@@ -209,15 +206,13 @@ def test_a_batch_of_a_killed_run_stays_and_its_repetition_is_the_same(
     landed(place, 3, ["{3", row(97, "a", 1, "c1")])
     with killed(when, point):
         assert run_warm(spark, place, "killed").error is not None
-    story.between.append(datetime.now(UTC))
-    story.drop(place, 3)
+    story.drop(place)
     assert texts(place) == ["{3"] * stay
     assert last(place) == 2
     succeed(spark, place, "next")
     assert texts(place) == ["{3"]
     check_whole(spark, place)
-    story.drop(place, 3)
-    story.between.pop()
+    story.drop(place)
     assert (texts(place), last(place)) == ([], 3)
     check_whole(spark, place)
 
