@@ -25,6 +25,7 @@ from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.runs.losses import find_losses
 from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.story.explain import story_of
+from tidemark.upkeep.maintenance.carry_out import compact_table
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
@@ -299,6 +300,25 @@ def test_an_erasure_leaves_no_file_of_them(spark: SparkSession, story: Story) ->
     assert find_losses(place.pipeline, place.warehouse) == ()
 
 
+@LONG
+def test_what_stays_of_a_file_that_a_job_wrote_is_as_it_was(
+    spark: SparkSession, story: Story
+) -> None:
+    place = story.again()
+    compact_table(place.warehouse.rejects.existing(), "", ("",))
+    # A job writes the others of the one file again.
+    erased(spark, place, where="key = 'none'", texts=("{0",))
+    assert len(place.warehouse.rejects.existing().file_uris()) == 1
+    before = place.rejects().sort_by("id").to_pylist()
+    assert len(before) == 5
+    story.drop(place, 0)
+    assert place.rejects().sort_by("id").to_pylist() == [one for one in before if one["_batch"]]
+    by_spark = spark.read.format("delta").load(place.places.rejects)
+    assert sorted(one["raw"] for one in by_spark.select("raw").collect()) == texts(place)
+    succeed(spark, place, "next")
+    assert find_losses(place.pipeline, place.warehouse) == ()
+
+
 def test_the_story_of_a_row_says_which_rejects_it_does_not_know(story: Story) -> None:
     place = story.again()
 
@@ -314,7 +334,7 @@ def test_the_story_of_a_row_says_which_rejects_it_does_not_know(story: Story) ->
     assert told() == ({}, True)
 
 
-def test_a_dry_run_tells_how_many_would_go(story: Story) -> None:
+def test_a_shorter_time_that_nobody_has_accepted_drops_none(story: Story) -> None:
     place = story.again(keep_rejects="1 second")
     place.write_file()
     shown = CliRunner().invoke(app, ["maintain", place.name], env=place.variables)

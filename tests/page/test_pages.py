@@ -29,6 +29,7 @@ from tidemark.page import app as page_module
 from tidemark.page import corrections
 from tidemark.page.app import Access, page_app
 from tidemark.runs.status.recorded_status import all_statuses
+from tidemark.upkeep.maintenance.carry_out import drop_rejects
 
 TEN = "2026-07-01T10:00:00Z"
 PAGES = ("/", "/p/clicks", "/p/clicks/t/per_10m", "/p/clicks/rejects", f"/p/{LONG}", "/p/damaged",
@@ -112,6 +113,15 @@ def test_hostile_rows_come_whole(shown: Shown) -> None:
     assert EVIL in [
         name for name, _, _ in data_of(shown("/p/clicks/rejects"))["charts"]["rejected"]
     ]
+
+
+def test_rejects_that_were_dropped_are_told(tmp_path: Path) -> None:
+    place = make_world(tmp_path)
+    client, path = TestClient(app_for(place)), "/p/clicks/rejects"
+    told = "Rejects of the batches up to 0 were dropped"
+    assert told not in Read(client.get(path).text).text
+    drop_rejects(place.warehouse.rejects, 0)
+    assert told in Read(client.get(path).text).text
 
 
 @pytest.mark.parametrize("prefix", ["", "/behind/a/proxy/tidemark"])
