@@ -85,6 +85,31 @@ def test_columns_that_are_not_there_or_twice_are_told(tmp_path: Path) -> None:
         csv(tmp_path, "id,a", "1,2,3").rows({"id": "long"})
 
 
+@pytest.mark.parametrize(
+    ("lines", "begin"),
+    [
+        (["1,a", '2,"b', "3,c", "4,d"], 3),
+        (["1,a", '2,"b"x', "3,c"], 3),
+        (['1,"b', "2,c", '3,"d'], 2),
+    ],
+)
+def test_a_quote_that_swallows_rows_is_told(tmp_path: Path, lines: list[str], begin: int) -> None:
+    with pytest.raises(LookupBroken, match=f"in the record that begins in line {begin} "):
+        csv(tmp_path, "id,name", *lines).rows({"id": "long", "name": "string"})
+    with pytest.raises(LookupBroken, match="has a quote that is not closed"):
+        csv(tmp_path, 'id,"name', *lines, "x" * 200_000).rows({"id": "long", "name": "string"})
+
+
+def test_quotes_of_csv_are_what_they_are(tmp_path: Path) -> None:
+    long = "x" * 200_000
+    file = tmp_path / "a.csv"
+    text = f'"id","name","x"\r\n1,"a ""b"", \nc",\n2,d"e,\n\n3,"{long}",\xe9\n'
+    # Nobody reads the column that is of another encoding.
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode("latin-1"))
+    found = dimension(file).rows({"id": "long", "name": "string"})
+    assert found.column("name").to_pylist() == ['a "b", \nc', 'd"e', long]
+
+
 def json_lines(folder: Path, *lines: str) -> Dimension:
     file = folder / "a.jsonl"
     file.write_text("\n".join(lines))

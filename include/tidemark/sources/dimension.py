@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
-from csv import reader
+from csv import Error as CsvError
+from csv import field_size_limit, reader
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO, TextIOWrapper
@@ -34,6 +36,8 @@ from tidemark.storage.files import FileMissing, Options, read_bytes
 
 UNCHANGED = "Nothing was written, and gold is as it was."
 _FINER = re.compile("[.][0-9]{7}")
+# pyarrow reads no longer record.
+_MOST_IN_FIELD = 2 * 1024**2
 _DIGITS = "[+-]?[0-9]+"
 _DECIMAL = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -142,6 +146,7 @@ class Dimension:
             file = parquet.ParquetFile(pa.BufferReader(self._bytes))
             self._check_columns(names, file.schema_arrow.names)
             return pa.table(file.read(columns=names))
+        self._check_quotes()
         # pyarrow tells the names of a header only where it can tell their types.
         header = next(reader(TextIOWrapper(BytesIO(self._bytes), "utf-8-sig", newline="")), [])
         self._check_columns(names, header)
@@ -157,6 +162,26 @@ class Dimension:
                 quoted_strings_can_be_null=False,
             ),
         )
+
+    def _check_quotes(self) -> None:
+        """pyarrow takes what stands behind a quote that is not closed, rows and all, for one value,
+        and text behind a closing one for a part of it."""
+        if b'"' not in self._bytes:
+            return
+        # By bytes: columns that nobody reads may have any encoding.
+        known = BytesIO(self._bytes.removeprefix(BOM_UTF8))
+        lines = reader(TextIOWrapper(known, "latin-1", newline=""), strict=True)
+        begin, most = 1, field_size_limit(_MOST_IN_FIELD)
+        try:
+            for _ in lines:
+                begin = lines.line_num + 1
+        except CsvError as error:
+            raise self.broken(
+                "has a quote that is not closed, or text behind a closing one, in the record that "
+                f"begins in line {begin} ({error})"
+            ) from None
+        finally:
+            field_size_limit(most)
 
     def _check_columns(self, names: list[str], known: list[str]) -> None:
         for name in names:
