@@ -63,7 +63,9 @@ def test_text_of_csv_is_typed(tmp_path: Path) -> None:
         ("long", "1.5"), ("long", "9223372036854775808"), ("int", "2147483648"), ("long", " 1"),
         ("decimal(4,2)", "1.234"), ("decimal(4,2)", "100.00"), ("double", "1,5"), ("double", "x"),
         ("boolean", "1"), ("date", "2026-02-30"), ("date", "1.7.2026"),
-        ("timestamp", "2026-07-01T10:00:00"), ("timestamp", "2026-07-01"),
+        ("timestamp", "2026-07-01T10:00:00"), ("timestamp", "2026-07-01"), ("double", "1e400"),
+        ("double", "-1e400"), ("float", "1e39"), ("timestamp", "2026-07-01T10:00:00+99:99"),
+        ("timestamp", "2026-07-01T10:00:00+18:01"), ("timestamp", "2026-07-01T10:00:00-01:60"),
     ],
 )  # fmt: skip
 def test_text_that_is_no_value_is_told_by_row_and_column(

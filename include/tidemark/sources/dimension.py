@@ -41,7 +41,9 @@ _MOST_IN_FIELD = 2 * 1024**2
 _DIGITS = "[+-]?[0-9]+"
 _DECIMAL = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME = "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
+_CLOCK = "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+# Java's ZoneOffset goes this far.
+_OFFSET = "(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9]|[+-]18:00)"
 # What text has to look like, whole, to be a value of a type, as DuckDB has both.
 _FORMS: dict[pa.DataType, tuple[str, str]] = {
     pa.bool_(): ("(?i)true|false", "BOOLEAN"),
@@ -52,7 +54,7 @@ _FORMS: dict[pa.DataType, tuple[str, str]] = {
     pa.float32(): (_DECIMAL, "FLOAT"),
     pa.float64(): (_DECIMAL, "DOUBLE"),
     pa.date32(): (_DAY, "DATE"),
-    pa.timestamp("us", "UTC"): (f"{_DAY}[T ]{_TIME}", "TIMESTAMPTZ"),
+    pa.timestamp("us", "UTC"): (f"{_DAY}[T ]{_CLOCK}{_OFFSET}", "TIMESTAMPTZ"),
 }
 
 
@@ -220,6 +222,8 @@ class Dimension:
     def _of_texts(self, texts: pa.Table, typed: Mapping[str, pa.DataType]) -> pa.Table:
         if all(map(pa.types.is_string, typed.values())):
             return texts.select(list(typed))
+        for name in (name for name, kind in typed.items() if pa.types.is_binary(kind)):
+            raise self.broken(f"has the column `{name}`, and text of CSV is no binary")
         values: list[str] = []
         wrong: list[str] = []
         for name, kind in typed.items():
@@ -262,17 +266,20 @@ def _is_cut(text: str, kind: Kind) -> bool:
     return kind == SimpleKind("timestamp") and _FINER.search(text) is not None
 
 
-def _in_sql(name: str, kind: pa.DataType) -> str:
+def _in_sql(text: str, kind: pa.DataType) -> str:
     """The value of a text in DuckDB's SQL; null where it is none."""
     if pa.types.is_string(kind):
-        return f'"{name}"'
+        return text
     if pa.types.is_decimal(kind):
         form = _DIGITS + (f"([.][0-9]{{1,{kind.scale}}})?" if kind.scale else "")
         of = f"DECIMAL({kind.precision}, {kind.scale})"
     else:
         form, of = _FORMS[kind]
-    matches = f"""regexp_full_match("{name}", '{form}')"""
-    return f'CASE WHEN {matches} THEN TRY_CAST("{name}" AS {of}) END'
+    value, fits = f"TRY_CAST({text} AS {of})", f"regexp_full_match({text}, '{form}')"
+    if pa.types.is_floating(kind):
+        # Of a number that is too large it makes an infinite one.
+        fits = f"{fits} AND isfinite({value})"
+    return f"CASE WHEN {fits} THEN {value} END"
 
 
 def _is_alike(found: pa.DataType, kind: pa.DataType) -> bool:
