@@ -224,6 +224,18 @@ def test_typed_values_are_had_without_a_loss(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("found", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()])
+@pytest.mark.parametrize("kind", ["decimal(3,0)", "decimal(10,0)", "decimal(6,2)"])
+def test_whole_numbers_are_decimals_where_they_fit(
+    tmp_path: Path, found: pa.DataType, kind: str
+) -> None:
+    pq.write_table(pa.table({"v": pa.array([5, None, 100], found)}), tmp_path / "a.parquet")
+    values = dimension(tmp_path / "a.parquet").rows({"v": kind}).column("v").to_pylist()
+    assert values == [Decimal(5), None, Decimal(100)]
+    with pytest.raises(LookupBroken, match="column `v`"):
+        dimension(tmp_path / "a.parquet").rows({"v": "decimal(2,0)"})
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

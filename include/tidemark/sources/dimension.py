@@ -254,6 +254,9 @@ class Dimension:
                 f"{self.lookup.columns.get(name) or kind}"
             )
         try:
+            if pa.types.is_decimal(kind) and pa.types.is_integer(found):
+                # Else it asks for room for all values of the type.
+                column = column.cast(pa.decimal128(20, 0))
             return column.cast(kind)
         except pa.ArrowInvalid as error:
             raise self.broken(
