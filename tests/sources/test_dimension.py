@@ -78,6 +78,16 @@ def test_text_that_is_no_value_is_told_by_row_and_column(
     assert "Nothing was written, and gold is as it was." in str(caught.value)
 
 
+def test_text_is_no_binary(tmp_path: Path) -> None:
+    with pytest.raises(LookupBroken, match="the column `v`, and text of CSV is no binary"):
+        csv(tmp_path, "id,v", "1,YQ==").rows({"id": "long", "v": "binary"})
+
+
+def test_columns_whose_names_differ_in_case_are_two(tmp_path: Path) -> None:
+    found = csv(tmp_path, "id,ID", "1,a", "2,b").rows({"ID": "string", "id": "long"})
+    assert found.to_pylist() == [{"ID": "a", "id": 1}, {"ID": "b", "id": 2}]
+
+
 def test_columns_that_are_not_there_or_twice_are_told(tmp_path: Path) -> None:
     with pytest.raises(LookupBroken, match="has no column `name`; it has id, Name"):
         csv(tmp_path, "id,Name", "1,a").rows({"id": "long", "name": "string"})

@@ -22,6 +22,7 @@ from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.keys import column_named
 from tidemark.operators.lookups import (
     FROM,
+    TO,
     LookedUp,
     LookupCopy,
     columns_by_name,
@@ -37,6 +38,9 @@ from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import arrow_of, distinct_rows, duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
+# Former copies have times outside of these, which Python has none for.
+_FIRST = "TIMESTAMPTZ '0001-01-01 00:00:00+00'"
+_LAST = "TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
 # The year 1653: nothing that a pipeline reads ended before.
 _BEFORE_ALL_MS = -10_000_000_000_000
 
@@ -155,15 +159,13 @@ def _with_keys(
     if ours not in columns:
         return None
     key, keys = ds.field(columns[ours]), of_keys.column(0).combine_chunks()
-    low, high = pc.min(keys).as_py(), pc.max(keys).as_py()
-    kind = schema.field(columns[ours]).type
-    wanted = (
-        (key >= pa.scalar(low, kind)) & (key <= pa.scalar(high, kind)) & key.isin(keys.cast(kind))
-    )
+    keys = keys.cast(schema.field(columns[ours]).type)
+    wanted = (key >= pc.min(keys)) & (key <= pc.max(keys)) & key.isin(keys)
     dates = None
     if one.lookup.as_of:
         ((first, last, open_end),) = connection.execute(
-            f"SELECT min({FROM}), max(_to) FILTER (isfinite(_to)), bool_or(NOT isfinite(_to)) "
+            f"SELECT least(greatest(min({FROM}), {_FIRST}), {_LAST}), "
+            f"greatest(max({TO}) FILTER ({TO} <= {_LAST}), {_FIRST}), bool_or({TO} > {_LAST}) "
             "FROM differing"
         ).fetchall()
         wanted &= ds.field(event_time) >= pa.scalar(first, _TIME)

@@ -27,6 +27,7 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
+from tidemark.judge.instants import FIRST_MICROS, LAST_MICROS
 from tidemark.operators.lookups import (
     FROM,
     TO,
@@ -47,6 +48,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _SHOWN = 3
+_CALENDAR = tuple(pa.scalar(one, pa.timestamp("us", "UTC")) for one in (FIRST_MICROS, LAST_MICROS))
 # Spark reads no version that is older than its files have to be kept (seven days), though a copy is
 # read for as long as its lookup stays as it is.
 _KEPT = dict.fromkeys(
@@ -125,25 +127,30 @@ def _pinned(run: Run, name: str) -> Iterator[int]:
 
 def _checked(source: Dimension, rows: pa.Table) -> pa.Table:
     """The rows as the copy has them, without those of null keys; LookupBroken where two hold for
-    one key at a time."""
+    one key at a time, or a time lies outside the years 1 to 9999."""
     lookup = source.lookup
+    rows = _within_calendar(source, rows)
+    # By numbers: `ID` and `id` are one name to DuckDB.
+    given = {name: f"_{place}" for place, name in enumerate(rows.column_names)}
     keys = [f"_on_{place}" for place in range(len(lookup.on))]
-    named = [f'"{theirs}" AS {key}' for key, theirs in zip(keys, lookup.on.values(), strict=True)]
-    known = " AND ".join(f'"{theirs}" IS NOT NULL' for theirs in lookup.on.values())
+    theirs = [given[name] for name in lookup.on.values()]
+    named = [f"{column} AS {key}" for key, column in zip(keys, theirs, strict=True)]
+    known = " AND ".join(f"{column} IS NOT NULL" for column in theirs)
     of_key = ", ".join(keys)
-    named += [f'"{column}"' for column in lookup.columns]
+    named += [f'{given[column]} AS "{column}"' for column in lookup.columns]
     held = ""
     if lookup.as_of:
         # A date begins at midnight, UTC.
-        begin, *end = (f'"{column}"::TIMESTAMPTZ' for column in lookup.as_of)
-        keys_named = ", ".join(f'"{theirs}"' for theirs in lookup.on.values())
+        begin, *end = (f"{given[column]}::TIMESTAMPTZ" for column in lookup.as_of)
         until = (
-            end[0] if end else f"lead({begin}) OVER (PARTITION BY {keys_named} ORDER BY {begin})"
+            end[0]
+            if end
+            else f"lead({begin}) OVER (PARTITION BY {', '.join(theirs)} ORDER BY {begin})"
         )
         named += [f"{begin} AS {FROM}", f"{until} AS {TO}"]
         held = f", {FROM}"
     with duckdb_in_utc() as connection:
-        connection.register("given", rows)
+        connection.register("given", rows.rename_columns(list(given.values())))
         connection.execute(
             f"CREATE TEMP TABLE copied AS SELECT {', '.join(named)} FROM given WHERE {known}"
         )
@@ -176,6 +183,30 @@ def _checked(source: Dimension, rows: pa.Table) -> pa.Table:
             )
             raise source.broken(f"{reason}: {shown}")
     return pa.table(copied)
+
+
+def _within_calendar(source: Dimension, rows: pa.Table) -> pa.Table:
+    """The rows without times outside the years 1 to 9999, UTC, which no event has: a row that ends
+    later holds for ever, one that begins earlier from the first day on. LookupBroken where there
+    are others."""
+    begin, end = (*source.lookup.as_of, None, None)[:2]
+    for place, (name, kind) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
+        if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+            continue
+        first, last = (one.cast(kind) for one in _CALENDAR)
+        values = rows.column(name)
+        if name == begin:
+            values = pc.if_else(pc.less(values, first), first, values)
+        elif name == end:
+            values = pc.if_else(pc.greater(values, last), pa.scalar(None, kind), values)
+        outside = pc.or_(pc.less(values, first), pc.greater(values, last))
+        if pc.any(outside).as_py():
+            row = pc.index(outside, True).as_py() + 1
+            raise source.broken(
+                f"has a time outside the years 1 to 9999, UTC, in row {row}, column `{name}`"
+            )
+        rows = rows.set_column(place, name, values)
+    return rows
 
 
 def _has_one_twice(keys: pa.Table) -> bool:

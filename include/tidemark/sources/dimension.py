@@ -226,11 +226,14 @@ class Dimension:
             raise self.broken(f"has the column `{name}`, and text of CSV is no binary")
         values: list[str] = []
         wrong: list[str] = []
-        for name, kind in typed.items():
-            value = _in_sql(name, kind)
-            values.append(f'{value} AS "{name}"')
-            wrong.append(f'WHEN "{name}" IS NOT NULL AND {value} IS NULL THEN {len(wrong)}')
-        numbered = texts.append_column("_row", pa.array(range(1, texts.num_rows + 1), pa.int64()))
+        # By numbers: `ID` and `id` are one name to DuckDB.
+        for place, kind in enumerate(typed.values()):
+            value = _in_sql(f"_{place}", kind)
+            values.append(f"{value} AS _{place}")
+            wrong.append(f"WHEN _{place} IS NOT NULL AND {value} IS NULL THEN {place}")
+        numbered = texts.select(list(typed)).rename_columns([f"_{at}" for at in range(len(typed))])
+        rows = pa.array(range(1, texts.num_rows + 1), pa.int64())
+        numbered = numbered.append_column("_row", rows)
         with duckdb_in_utc() as connection:
             connection.register("texts", numbered)
             first = connection.execute(
@@ -242,7 +245,8 @@ class Dimension:
                 said = texts.column(name)[row - 1].as_py()[:100]
                 raise self.broken(f"has `{said}` in row {row}, column `{name}`: no {typed[name]}")
             found = connection.sql(f"SELECT {', '.join(values)} FROM texts").to_arrow_table()
-        return pa.table(found).cast(pa.schema(list(typed.items())))
+        named = pa.table(found).rename_columns(list(typed))
+        return named.cast(pa.schema(list(typed.items())))
 
     def _cast(self, column: Any, name: str, kind: pa.DataType) -> Any:
         found = column.type

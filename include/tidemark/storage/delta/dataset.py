@@ -112,7 +112,15 @@ def _of_numbers_and_times(files: pa.Table, known: ds.Dataset) -> Iterator[dict[s
     kinds = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
     named = [one.name for one in known.schema if any(is_a(one.type) for is_a in kinds)]
     asked = ["path", *(f"{end}.{name}" for name in named for end in ("min", "max"))]
-    return iter(files.select([one for one in asked if one in files.column_names]).to_pylist())
+    told = files.select([one for one in asked if one in files.column_names])
+    for place, name in enumerate(told.column_names):
+        values: Any = told.column(name)
+        if pa.types.is_timestamp(values.type):
+            # No further time can be told at the ends of the calendar, where 9999-12-31 stands for
+            # ever; one outside of it is none in Python.
+            values = pc.if_else(_is_far(values), None, values)
+        told = told.set_column(place, name, values)
+    return iter(told.to_pylist())
 
 
 def _told_less(
@@ -130,9 +138,6 @@ def _told_less(
             continue
         kind, column = schema.field(name).type, ds.field(name)
         of_time = pa.types.is_timestamp(kind)
-        # No further time can be told at the ends of the calendar, where 9999-12-31 stands for ever.
-        if of_time and not _IN_NANOSECONDS[0].year <= value.year < _IN_NANOSECONDS[1].year:
-            continue
         if end == "min":
             within = column >= pa.scalar(value - _TOLD_TIME if of_time else value, kind)
         else:
