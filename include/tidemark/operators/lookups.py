@@ -43,6 +43,18 @@ class LookupCopy:
         same = (told["on"], told["as_of"]) == (lookup.on, list(lookup.as_of))
         return same and told["columns"].items() >= lookup.columns.items()
 
+    def is_readable(self) -> bool:
+        """Are its files there? Its log alone does not tell. Former copies may have dates outside of
+        the years 1 to 9999 besides, with which delta-rs reads none."""
+        from tidemark.storage.delta.dataset import dataset_of
+        from tidemark.storage.files import stat_files
+
+        try:
+            dataset_of(self.table)
+        except ValueError:
+            return False
+        return all(stat_files(self.table.file_uris(), self.place.options).values())
+
 
 def copies_of(place: TablePlace) -> Iterator[LookupCopy]:
     """The copies of a lookup that its log knows, the newest first; each as it was when its number
@@ -63,19 +75,14 @@ def copies_of(place: TablePlace) -> Iterator[LookupCopy]:
 
 
 def newest_copy(place: TablePlace) -> LookupCopy | None:
-    """The newest copy of a lookup; None where there is none."""
+    """The newest copy of a lookup, by its log; None where that has none."""
     return next(copies_of(place), None)
 
 
 def copy_of_number(place: TablePlace, number: int) -> LookupCopy | None:
     """The copy of a number; None where nobody has it any more: its files may be dropped."""
     found = next((one for one in copies_of(place) if one.number <= number), None)
-    if found is None or found.number != number:
-        return None
-    from tidemark.storage.files import stat_files
-
-    files = found.table.file_uris()
-    return found if all(stat_files(files, place.options).values()) else None
+    return found if found is not None and found.number == number and found.is_readable() else None
 
 
 @dataclass(frozen=True)

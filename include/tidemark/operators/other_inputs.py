@@ -78,9 +78,9 @@ def _copies(operator: Operator, warehouse: Warehouse, at: ReadAt | None) -> dict
         if copy is None or not copy.is_of(operator.lookups[name].lookup):
             raise TableMismatch(
                 f"The copy of the lookup {name} by which the table is computed is not below "
-                f"{place.uri}: it was dropped or lost, or the table was taken back. Nothing was "
-                "written. Run the pipeline once: its run copies the lookup, and computes what "
-                "rests on it again."
+                f"{place.uri}: it was dropped or lost, or the table was taken back. Gold is as it "
+                "was. Run the pipeline once: its run copies the lookup, and computes what rests on "
+                "it again."
             )
         found[name] = copy
     return found

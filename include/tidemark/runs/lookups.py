@@ -7,8 +7,8 @@ The life of a copy:
    at. Gold's commits name the number that their rows were computed with;
 4. remove the files of copies that no gold names any more.
 Killed anywhere, the next run finds the newest copy and looks again. A number is never given twice,
-also where the folder of the copies was lost: what gold names and nobody has is as any other then,
-and all of the table is computed again.
+also where the folder of the copies was lost or put back, or files of it are gone: what gold names
+and nobody has is as any other then, and all of the table is computed again.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def why_to_copy(run: Run, only_missing: bool = False) -> str | None:
         newest = newest_copy(run.warehouse.lookup(name))
         if newest is None or newest.definition != _definition(run.pipeline, lookup):
             return f"the lookup {name} was not copied yet as the pipeline's file has it"
+        if because := _why_lost(newest, [*_pinned(run, name)]):
+            return f"the copy of the lookup {name} {because}"
         if not only_missing and newest.source != _dimension(run, name).version:
             return f"the lookup {name} is another than its copy"
     return None
@@ -77,13 +79,18 @@ def copy_lookups(run: Run) -> Iterator[str]:
     for name, lookup in run.pipeline.lookup.items():
         place, source = run.warehouse.lookup(name), _dimension(run, name)
         newest, definition = newest_copy(place), _definition(run.pipeline, lookup)
-        asked = source.version, definition
-        if newest is None or (newest.source, newest.definition) != asked:
+        pinned, asked = [*_pinned(run, name)], (source.version, definition)
+        lost = newest is None or _why_lost(newest, pinned) is not None
+        if newest is None or lost or (newest.source, newest.definition) != asked:
             rows = _checked(source, source.rows(_kinds(run.pipeline, lookup)))
-            found.append((name, place, newest, *asked, rows))
-    for name, place, newest, version, definition, rows in found:
-        same = newest is not None and newest.definition == definition and _same(newest, rows)
-        pinned = [*_pinned(run, name)]
+            found.append((name, place, newest, lost, pinned, *asked, rows))
+    for name, place, newest, lost, pinned, version, definition, rows in found:
+        same = (
+            newest is not None
+            and not lost
+            and newest.definition == definition
+            and _same(newest, rows)
+        )
         if newest is None:
             # Beyond all that a folder which was lost ever had, published or not.
             number = max([int(time.time()), *(one + 1 for one in pinned)])
