@@ -12,11 +12,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.decoded import files_holding
-from tests.kit.running import Place
+from tests.kit.running import Place, clicks
+from tests.kit.windows import at, window
 from tidemark.errors import ErasureRefused, ErasureUnproven
+from tidemark.gold.views import write_views
+from tidemark.operators.lookups import copies_of, copy_of_number
 from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
+from tidemark.runs.lookups import copy_lookups, note_copies, why_to_copy
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
+from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.upkeep.maintenance.carry_out import write_checkpoint
 
 PERSON = "person-7Qx2mVb9LkTz4WcRf8HsJd1Np6Yg3UeA"
@@ -73,7 +78,6 @@ def place(tmp_path: Path) -> Place:
         f"{places.query_checkpoint('per_10m', 1)}/offsets/0",
         f"{places.erasures}/20250101T000000Z.json",
         f"{places.lease}/1.json",
-        f"{places.lookup('names')}/part-0.parquet",
         # Others append to it without a lease.
         f"{places.runs}/part-about-to-be-committed.parquet",
     ):
@@ -114,6 +118,62 @@ def test_all_goes_that_is_not_of_the_newest_versions(place: Place) -> None:
         assert Path(place.places.bronze, "_delta_log", f"{4:020}.json").exists()
     write_deltalake(place.places.bronze, DAYS.slice(0, 1), mode="append")
     assert place.bronze().num_rows == 5
+
+
+def test_of_lookups_the_newest_copies_stay_and_those_of_the_file_alone(tmp_path: Path) -> None:
+    lookups = {
+        name: {"file": f"dims/{name}.csv", "on": "key", "columns": {"name": "string"}}
+        for name in ("names", "former")
+    }
+    table = {"window": {"length": "10 minutes"}}
+    both = {"measures": {"a": "max(names.name)", "b": "max(former.name)"}}
+    before = Place(tmp_path, clicks(lookup=lookups, tables={"t": table | both}))
+    for name, person in (("names", PERSON), ("former", PERSON), ("names", "somebody else")):
+        written(str(tmp_path / f"dims/{name}.csv"), f"key,name\na,{person}\n")
+        written(str(tmp_path / "dims/former.csv"), f"key,name\na,{PERSON}\n")
+        list(copy_lookups(before.run("copy")))
+    one = {"measures": {"a": "max(names.name)"}}
+    place = Place(tmp_path, clicks(lookup={"names": lookups["names"]}, tables={"t": table | one}))
+    for of in (place.places.bronze, place.places.rejects):
+        write_deltalake(of, DAYS.slice(0, 1))
+    (tmp_path / "dims/former.csv").unlink()
+    copy = place.warehouse.lookup("names")
+    fence_tables([copy], 2)
+    note_copies(place.run("erase"))
+    number = next(copies_of(copy)).number
+    stop_for(place.warehouse, CHANGE.act)
+    assert planned_purge(place.pipeline, place.warehouse, NOW)["bronze.lookups"] > 3
+    for _ in range(2):
+        purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+        assert files_holding(place.root, PERSON) == []
+        known = copy_of_number(copy, number)
+        assert known is not None
+        assert known.table.to_pyarrow_table().column("name").to_pylist() == ["somebody else"]
+        assert why_to_copy(place.run("next")) is None
+    written(str(tmp_path / "dims/names.csv"), "key,name\na,Ada\n")
+    assert list(copy_lookups(place.run("next"))) == ["lookup names: 1 rows"]
+
+
+def test_views_that_a_fence_of_gold_leaves_behind_stay(tmp_path: Path) -> None:
+    content = clicks()
+    content["tables"]["per_10m"] |= {"views": {"busy": {"having": "total > 1"}}}
+    content["tables"]["per_10m"]["measures"] = {"total": "sum(amount)"}
+    place = Place(tmp_path / "root", content)
+    windows = place.windows()
+    windows.change(window(at(10), 2, key="a", total=2))
+    windows.publish_at(at(12))
+    for of in (place.places.bronze, place.places.rejects):
+        write_deltalake(of, DAYS.slice(0, 1))
+    write_views(place.pipeline.tables, place.warehouse)
+    fence_tables(pipeline_tables(place.pipeline, place.warehouse), 2)
+    write_views(place.pipeline.tables, place.warehouse, note=True)
+    stop_for(place.warehouse, CHANGE.act)
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    view = place.warehouse.view("per_10m", "busy").existing()
+    assert view.to_pyarrow_table().num_rows == 1
+    # Noted is noted.
+    write_views(place.pipeline.tables, place.warehouse, note=True)
+    assert place.warehouse.view("per_10m", "busy").existing().version() == view.version()
 
 
 def test_rows_of_ops_stay_without_what_they_tell_of_values(place: Place) -> None:

@@ -102,6 +102,26 @@ def copy_lookups(run: Run) -> Iterator[str]:
         yield f"lookup {name}: {'as it was' if same else f'{rows.num_rows:,} rows'}"
 
 
+def note_copies(run: Run) -> None:
+    """Have the newest commit of each copy say which one it is, for who leaves of its log that one
+    alone: after a takeover it is a fence."""
+    for name in run.pipeline.lookup:
+        place = run.warehouse.lookup(name)
+        newest = newest_copy(place)
+        if newest is not None and newest.table.version() < place.existing().version():
+            note = LookupNote(
+                number=newest.number, source=newest.source, definition=newest.definition
+            )
+            _write(place, dataset_of(newest.table).schema.empty_table(), note, same=True)
+
+
+def _why_lost(newest: LookupCopy, pinned: list[int]) -> str | None:
+    """Why it is copied again whatever its source says; None where it need not be."""
+    if newest.number < max(pinned, default=-1):
+        return "is older than the one that gold names: its folder was put back"
+    return None if newest.is_readable() else "cannot be read, or files of it are lost"
+
+
 def _dimension(run: Run, name: str) -> Dimension:
     lookup = run.pipeline.lookup[name]
     uri, why_not = run.places.source(lookup.place), partial(why_not_granted, settings=run.settings)

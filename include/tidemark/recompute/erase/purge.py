@@ -2,9 +2,9 @@
 named here. An erasure is refused where there is something else, or a link.
 
 What stays is: the files of the tables' newest versions, with the log's entry and checkpoint of that
-version; the checkpoints in use, and contracts; the rows of `ops`, without what they tell of values;
-copies of lookups, which are of others; the lease, the records of erasures, and this act's own
-result. So what a former version left, or a table that is no longer in the file, goes too.
+version, of copies of lookups too, which are of others; the checkpoints in use, and contracts; the
+rows of `ops`, without what they tell of values; the lease, the records of erasures, and this act's
+own result. So what a former version left, or a table that is no longer in the file, goes too.
 
 Removing is no commit. Killed anywhere, a repetition removes what is left: tables are read by what
 stays of them all the time, the entries of a log going the oldest first.
@@ -63,8 +63,8 @@ class _NamedByLog:
     def of(cls, table: DeltaTable, own: bool, since: datetime) -> _NamedByLog:
         if untold := why_files_are_untold(table):
             raise ErasureRefused(f"{table.table_uri} {untold}. Nothing was removed. {WRITE_OUT}")
-        added: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
-        files = frozenset(unquote(one["path"]) for one in added)
+        added: list[Any] = pa.table(table.get_add_actions()).column("path").to_pylist()
+        files = frozenset(map(unquote, added))
         gone = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         return cls(table, own, files, frozenset(gone), since)
 
@@ -179,10 +179,11 @@ def _kept(
 ) -> _Kept:
     places = warehouse.places
     checkpoint = places.ingest_checkpoint
-    folders = [places.other_readers, places.lookup(""), places.lease, checkpoint]
+    folders = [places.other_readers, places.lease, checkpoint]
     folders += [f"{places.erasures}/{act}"] if act else []
     files = [*own, places.planned_columns, unfinished_mark(warehouse), places.source_notes]
     tables = [warehouse.bronze, warehouse.rejects, warehouse.retracted, warehouse.replayed]
+    tables += map(warehouse.lookup, pipeline.lookup)
     for name, of in pipeline.tables.items():
         gold = warehouse.gold(name).open()
         used = generation_of(gold)

@@ -53,6 +53,7 @@ from tidemark.recompute.retract.refusals import (
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
 from tidemark.runs.generations import ERASE
+from tidemark.runs.lookups import note_copies
 from tidemark.runs.losses import check_losses
 from tidemark.runs.requests import NO_REASON_TO_ERASE, EraseRequest
 from tidemark.runs.run import Run
@@ -146,6 +147,7 @@ def _work(act: JobAct[EraseRequest], done: ErasedSoFar) -> None:
             if not is_recorded(change, run.warehouse):
                 _carry_out(act, spark, change, done)
             with progress.stage("remove what held them"):
+                note_copies(run)
                 now = datetime.now(UTC)
                 young = purge(change, run.pipeline, run.warehouse, _own(act), now)
                 forget_plan(change, run.warehouse)
@@ -279,7 +281,7 @@ def _stays(run: Run) -> Iterator[str]:
         yield f"{counted(rows, 'row')} of gold of {name}, of frozen windows (`keep`)"
     if run.pipeline.lookup:
         names = ", ".join(sorted(run.pipeline.lookup))
-        yield f"copies of lookups ({names}), which follow what they copy"
+        yield f"the newest copies of lookups ({names}), which follow what they copy"
     yield (
         "what others have: tables that read gold or bronze, catalogs, backups, a bucket's former "
         "versions, Airflow's logs, the shell's history"
