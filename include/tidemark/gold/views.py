@@ -58,8 +58,9 @@ _RANK_COMMENT = {"comment": "the row's place in its window, from 1 on"}
 _RANK = {"name": RANK, "type": "integer", "nullable": True, "metadata": _RANK_COMMENT}
 
 
-def write_views(tables: Mapping[str, Table], warehouse: Warehouse) -> None:
-    """Bring all views of these tables to what their gold is now. Safe to repeat.
+def write_views(tables: Mapping[str, Table], warehouse: Warehouse, note: bool = False) -> None:
+    """Bring all views of these tables to what their gold is now. Safe to repeat. `note`: also where
+    no row is another since they were written, they note gold's version (`is_of_gold`).
 
     Where one cannot be computed the others are written, then ViewBroken is raised. LeaseLost,
     before a commit, where another run has taken the lease over; StorageUnavailable where another
@@ -69,7 +70,7 @@ def write_views(tables: Mapping[str, Table], warehouse: Warehouse) -> None:
     for name, table in tables.items():
         for of, view in table.views.items():
             try:
-                write_view(table, view, warehouse.gold(name), warehouse.view(name, of))
+                write_view(table, view, warehouse.gold(name), warehouse.view(name, of), note)
             except ViewBroken as error:
                 broken.append(error)
     if broken:
@@ -82,7 +83,9 @@ def is_of_gold(place: TablePlace, gold: DeltaTable) -> bool:
     return view is not None and view.transaction_version(_GOLD) == gold.version()
 
 
-def write_view(table: Table, view: View, gold_place: TablePlace, place: TablePlace) -> None:
+def write_view(
+    table: Table, view: View, gold_place: TablePlace, place: TablePlace, note: bool = False
+) -> None:
     """Bring one view to what gold is now, in one commit; none where it is that already, or where
     there is no gold yet."""
     gold = gold_place.open()
@@ -103,7 +106,8 @@ def write_view(table: Table, view: View, gold_place: TablePlace, place: TablePla
         noted = known.transaction_version(_GOLD)
         if noted is not None and made_of(noted) == known.transaction_version(_MADE_OF):
             dates = _changed_dates(gold_place, noted, gold.version(), known, place)
-            if dates == set() and gold.version() - noted < _LOOKED_AT:
+            behind = gold.version() - noted
+            if dates == set() and behind < (1 if note else _LOOKED_AT):
                 return
     with duckdb_in_utc() as connection:
         try:
