@@ -189,6 +189,25 @@ def test_what_is_found_does_not_rest_on_the_order_of_a_copy(
         looked_up_rows._remembered.cache_clear()
 
 
+def test_a_column_of_bronze_that_a_lookup_has_the_name_of_is_left_out(tmp_path: Path) -> None:
+    """A former file derived it."""
+    table = WindowTable.model_validate(
+        {"window": {"length": "1 hour"}, "measures": {"n": "count(*)"}, "where": "x.v > 0",
+         "group_by": ["x_v"]}
+    )  # fmt: skip
+    one = looked_up(tmp_path / "copy", pa.table({"_on_0": [1], "v": [7]}), keys=1)
+    one = LookedUp(one.lookup, {"x_v": "v"}, one.copy)
+    bronze = pa.table(
+        {"at": pa.array([DAY], INSTANT), "k0": [1], "X_V": ["former"],
+         "x": pa.array([{"v": -1}]), "_event_date": [DAY.date()]}
+    )  # fmt: skip
+    write_deltalake(tmp_path / "bronze", bronze, partition_by=["_event_date"])
+    rows = Windows("at", table, lookups={"x": one}).rows_in(DeltaTable(tmp_path / "bronze"))
+    place = TablePlace(str(tmp_path / "bronze"))
+    (found,) = rows.touched(place, [BatchRead(0, 0, 0, 0)], None, NEVER_MS).closed.to_pylist()
+    assert (found["window_start"], found["x_v"]) == (DAY, 7)
+
+
 @pytest.mark.parametrize("mode", ["update", "append"])
 @pytest.mark.parametrize(
     ("window", "length", "ended"),

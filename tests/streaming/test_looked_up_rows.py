@@ -81,6 +81,9 @@ def test_rows_are_looked_up_alike_whatever_their_keys(
             "at": times,
             "_event_time": times,
             "k": pa.array([first] * 5 + [None], arrow),
+            # What a former file derived.
+            "X": [1] * 6,
+            "X_V0": ["former"] * 6,
         }
     )
     with duckdb_in_utc() as connection:
@@ -92,6 +95,8 @@ def test_rows_are_looked_up_alike_whatever_their_keys(
         counted_rows(bronze, operator, looked_up=one) for one in (found, looked_up_rows.NOTHING)
     )
     assert of_found.schema.simpleString() == of_all.schema.simpleString()
+    columns = [name.lower() for name in of_all.columns]
+    assert (columns.count("x"), columns.count("x_v0")) == (1, 1)
     results = [of.orderBy("n").toArrow() for of in (of_found, of_all)]
     # By their texts, for NaN is not itself.
     assert str(results[0].to_pylist()) == str(results[1].to_pylist())

@@ -16,7 +16,13 @@ import pyarrow as pa
 from tidemark.errors import PipelineInvalid
 from tidemark.judge.kinds import arrow_type, kind_of
 from tidemark.operators.looked_up_rows import Found, rows_found
-from tidemark.operators.lookups import NO_LOOKUPS, Lookups, columns_by_name, register_copy
+from tidemark.operators.lookups import (
+    NO_LOOKUPS,
+    Lookups,
+    columns_by_name,
+    names_taken,
+    register_copy,
+)
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.pipeline.expressions.kinds import NULL
 from tidemark.pipeline.expressions.sql import names_read
@@ -65,7 +71,9 @@ def register_rows(
     columns = columns_by_name(rows.schema, (one for of in lookups.values() for one in of.lookup.on))
     if found is None:
         found = rows_found(connection, f"{name}_read", lookups, columns)
-    selected, joins, schema = ["r.*"], [], list(rows.schema)
+    taken = names_taken(lookups)
+    schema = [of for of in rows.schema if not any(same_column(of.name, one) for one in taken)]
+    selected, joins = [f'r."{of.name}"' for of in schema], list[str]()
     missing, left_out = [], []
     for place, (lookup, one) in enumerate(lookups.items()):
         alias, copied = f"l{place}", f"{name}_lookup_{place}"

@@ -129,6 +129,12 @@ Lookups = Mapping[str, LookedUp]
 NO_LOOKUPS: Lookups = {}
 
 
+def names_taken(lookups: Lookups) -> list[str]:
+    """What lookups add to bronze's columns, each as a struct or a key: one of bronze by such a name
+    was derived by a former file."""
+    return [*lookups, *(key for one in lookups.values() for key in one.keys)]
+
+
 def lookups_of(lookups: Mapping[str, Lookup], table: Table) -> Lookups:
     """Those of a table, without their copies."""
     found = lookups_named(lookups, table.group_by, table.where, table.measures)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tidemark.operators.looked_up_rows import NOTHING, Found
-from tidemark.operators.lookups import FROM, TO, LookedUp
+from tidemark.operators.lookups import FROM, TO, LookedUp, names_taken
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import ReadAt, other_pipeline, other_places
 from tidemark.pipeline.durations import duration_text
@@ -60,7 +60,7 @@ def counted_rows(
     `planned`: of lookups the columns alone are wanted, as there is no copy yet. `looked_up`:
     what of large lookups those rows find that somebody will ask for.
     """
-    rows = bronze
+    rows = bronze.drop(*names_taken(operator.lookups))
     for name, one in operator.lookups.items():
         spark = bronze.sparkSession
         copied = _columns_of(bronze, one) if planned else _copied(spark, one, looked_up.get(name))
