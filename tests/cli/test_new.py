@@ -177,7 +177,9 @@ def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None
     [
         ([1, 2**63], "decimal(38,0) not null"),
         ([1, 2.5, 2**63, None], "double"),
-        ([10**40, 1], "double not null"),
+        ([10**38, 1], None),
+        ([10**38, 1.5], None),
+        ([[10**38]], None),
         ([1.0, 2], "double not null"),
         (["1", "2"], "string not null"),
         ([True, None], "boolean"),
@@ -205,6 +207,18 @@ def test_a_field_gets_the_type_that_takes_its_values(
     assert types(proposed(project, rows)).get("x") == expected
     if expected is None:
         assert '#   "x": ' in text_of(project)
+
+
+def test_whole_numbers_that_a_double_rounds_are_told(project: Path) -> None:
+    at = {"at": "2026-03-01T09:00:00Z"}
+    rows = [at | {"ref": 2**53 + n, "ratio": 1, "text": f"{2**53 + n}"} for n in range(4)]
+    pipeline = proposed(project, [*rows, at | {"ref": 0.5, "ratio": 0.5, "text": "0.5"}])
+    assert set(types(pipeline).values()) == {"timestamp not null", "double not null"}
+    told = "# rounds the whole number of 2 rows: ids? decimal(p,s) is exact"
+    text = text_of(project)
+    assert f"    ref: double not null   {told}" in text
+    assert f"    text: {{type: double not null, from_text: true}}   {told}" in text
+    assert text.count("rounds") == 2
 
 
 def test_fields_that_cannot_be_columns_are_named_with_the_reason(project: Path) -> None:

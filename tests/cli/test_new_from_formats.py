@@ -352,6 +352,27 @@ def test_numbers_with_a_comma_are_proposed_as_such(project: Path) -> None:
     assert '{csv: {delimiter: ";", header: false, decimal: ","}}' in text_of(project, "other")
 
 
+def test_codes_of_digits_some_with_an_e_stay_texts(project: Path) -> None:
+    def code(*values: str) -> str:
+        lines = [f"{at},{values[n % len(values)]}" for n, at in enumerate(MINUTES)]
+        return csv_of(project, "\n".join(["at,code", *lines])).columns["code"].type
+
+    assert code("1001", "12e3", "12000") == "string"
+    assert code("1e5", "1E05") == "string"
+    assert code("0.5", "12e3", "7") == "double"
+    assert code("1e-05", "0") == "double"
+    assert code("7", "8") == "long"
+
+
+def test_whole_numbers_of_more_than_38_digits_keep_them_all(project: Path) -> None:
+    lines = [f"{at},{10**39 + n}" for n, at in enumerate(MINUTES)]
+    assert list(csv_of(project, "\n".join(["at,account", *lines])).columns) == ["at"]
+    assert '"account": a whole number of more than 38 digits, which no type holds' in said(project)
+    # A field by its place has to be a column.
+    csv_of(project, "\n".join(lines))
+    assert types(written(project)) == {"c1": "timestamp not null", "c2": "string"}
+
+
 def test_another_encoding_is_proposed_where_the_bytes_are_no_utf_8(project: Path) -> None:
     def text(*names: str) -> str:
         return "at,name\n" + "".join(f"{at},{names[n % 2]}\n" for n, at in enumerate(MINUTES))

@@ -88,9 +88,10 @@ def _kind(value: Any) -> Kind | None:
 
 
 def _wide(value: int) -> str:
-    if abs(value) >= 10**308:
-        raise Untyped("a number beyond the range of doubles")
-    return "decimal(38,0)" if abs(value) < _DECIMAL else "double"
+    # A double would make one value of many: account numbers, say.
+    if abs(value) >= _DECIMAL:
+        raise Untyped("a whole number of more than 38 digits, which no type holds")
+    return "decimal(38,0)"
 
 
 def _merged(one: Kind | None, other: Kind | None) -> Kind | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ MOST_COLUMNS = 200
 INTEGERS = ("byte", "short", "int", "long")
 _NUMBERS = (*INTEGERS, "float", "double")
 _NUMBER = re.compile(JSON_NUMBER, re.ASCII)
+_WHOLE = re.compile(r"-?\d+", re.ASCII)
 # What people write for a value that is not there.
 _NULL_TEXTS = frozenset(
     ("", "-", "NA", "N/A", "n/a", "NaN", "nan", "nil", "null", "NULL", "None", "none")
@@ -76,6 +78,15 @@ class SampleColumn:
     def distinct(self) -> int:
         """How many different values there are."""
         return len({(family(value), repr(value)) for value in self.present})
+
+    @cached_property
+    def rounded(self) -> int:
+        """How many whole numbers the column would have that no double holds, so that several become
+        one."""
+        if self.type != "double":
+            return 0
+        whole = filter(_WHOLE.fullmatch, map(str, self.present))
+        return sum(Decimal(one) != Decimal(float(one)) for one in whole)
 
     @property
     def words(self) -> str:

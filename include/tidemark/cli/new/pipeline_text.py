@@ -110,6 +110,8 @@ def _note(column: SampleColumn, proposal: Proposal) -> str:
         return f"   # {column.known.note}"
     if column.known is None and proposal.is_typed:
         return "   # by its values: the schemas have several types"
+    if column.rounded and column is not proposal.event_time:
+        return f"   # rounds the whole number of {_rows(column.rounded)}: ids? decimal(p,s) is exact"
     return ""
 
 

@@ -201,6 +201,8 @@ def _without_rows(files: list[str], lines: list[bytes], rows: int) -> str:
 # So much is looked at: bytes of a file, files, and records of the first one.
 _HEAD, _MOST_FILES, _MOST_RECORDS = 1024 * 1024, 10, 200
 _FORMS = {"double": re.compile(JSON_NUMBER, re.ASCII), "boolean": re.compile("true|false")}
+# Of whole numbers some of which are so these are codes, no powers of ten.
+_WHOLE, _WITH_E = re.compile(r"-?\d+", re.ASCII), re.compile(r"\d+[eE]\d+", re.ASCII)
 _SWAPPED = str.maketrans(".,", ",.")
 # The comma of a decimal: none that may part thousands.
 _COMMA = re.compile(r"-?(0,\d+|\d+,(\d\d?|\d{4,}))", re.ASCII)
@@ -258,12 +260,15 @@ def look_at_csv(
 
 
 def kind_of(texts: Sequence[str], decimal: str) -> str:
-    """What nine in ten texts are: `double`, `boolean` or `timestamp`, else `string`."""
+    """What nine in ten texts are: `double`, `boolean` or `timestamp`, else `string`, as whole numbers
+    are of which some are written as `12e3`."""
     present = [text for text in texts if text]
     for kind, form in _FORMS.items():
         read = [one.translate(_SWAPPED) for one in present] if decimal == "," else present
-        if present and sum(1 for one in read if form.fullmatch(one)) >= MOST * len(present):
-            return kind
+        fitting = [one for one in read if form.fullmatch(one)]
+        if present and len(fitting) >= MOST * len(present):
+            codes = [one for one in fitting if not _WHOLE.fullmatch(one)]
+            return "string" if codes and all(map(_WITH_E.fullmatch, codes)) else kind
     return "timestamp" if time_format(present) else "string"
 
 
