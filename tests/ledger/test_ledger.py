@@ -355,3 +355,19 @@ def test_rows_that_rules_count_are_told_beside_lines_of_a_ledger_that_had_no_pla
         'counted {"no key": 2}',
         "",
     ]
+
+
+def test_a_total_that_a_line_does_not_tell_is_no_sum_of_the_others(tmp_path: Path) -> None:
+    lines = [
+        ingest(0, read=None, accepted=1000),
+        ingest(1),
+        LedgerLine(STREAM, "s", 0, table="per_10m", batch=0),
+        stream(1),
+    ]
+    place = OpsPlace(str(tmp_path / "ledger"), "clicks")
+    replace_ledger(place, "clicks", lines, SCHEDULED)
+    assert (report := read_ledger(place, "clicks", 1)) is not None
+    assert [row[-1] for row in report.totals] == [
+        "? read = 1,007 accepted + 6 rejected",
+        "? assigned, ? late",
+    ]

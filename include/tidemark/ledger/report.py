@@ -17,11 +17,12 @@ from tidemark.storage.duckdb_in_utc import answers, duckdb_in_utc
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
 _SUMS = (
-    *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
-    *("windows", "published", "without_record", "rejected_parts"),
+    *("accepted", "rejected", "set_aside", "windows", "published"),
+    *("without_record", "rejected_parts"),
     *("other_records", "without_elements", "exploded", "elements", "not_counted"),
     "without_match",
 )
+_OF_EACH_LINE = ("read", "assigned", "late_assigned", "offsets")
 # Columns that came to the ledger later.
 _LATER = (
     *("set_aside", "offsets", "without_record", "rejected_parts"),
@@ -114,8 +115,11 @@ _VERDICT = """
 
 def _totals() -> str:
     sums = ", ".join(f'sum("{name}")::BIGINT AS "{name}"' for name in _SUMS)
-    # Only where each line tells them is their sum that of what was read.
-    sums += ", CASE WHEN count(offsets) = count(*) THEN sum(offsets)::BIGINT END AS offsets"
+    # Only where each line tells them is their sum that of all lines.
+    sums += "".join(
+        f', CASE WHEN count("{name}") = count(*) THEN sum("{name}")::BIGINT END AS "{name}"'
+        for name in _OF_EACH_LINE
+    )
     return f"""
         SELECT "table", kind, lines, CASE
             WHEN kind = 'ingest' THEN {_INGEST} || {_COUNTED.format(_OF_ALL)}

@@ -111,7 +111,8 @@ def _note(column: SampleColumn, proposal: Proposal) -> str:
     if column.known is None and proposal.is_typed:
         return "   # by its values: the schemas have several types"
     if column.rounded and column is not proposal.event_time:
-        return f"   # rounds the whole number of {_rows(column.rounded)}: ids? decimal(p,s) is exact"
+        rows = _rows(column.rounded)
+        return f"   # rounds the whole number of {rows}: ids? decimal(p,s) is exact"
     return ""
 
 

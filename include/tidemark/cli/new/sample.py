@@ -260,8 +260,8 @@ def look_at_csv(
 
 
 def kind_of(texts: Sequence[str], decimal: str) -> str:
-    """What nine in ten texts are: `double`, `boolean` or `timestamp`, else `string`, as whole numbers
-    are of which some are written as `12e3`."""
+    """What nine in ten texts are: `double`, `boolean` or `timestamp`, else `string`, as whole
+    numbers are of which some are written as `12e3`."""
     present = [text for text in texts if text]
     for kind, form in _FORMS.items():
         read = [one.translate(_SWAPPED) for one in present] if decimal == "," else present
