@@ -175,7 +175,8 @@ class _Gathering:
             gold=held,
             gold_version=self.gold.version(),
             values=tuple(values),
-            bronze=bronze,
+            # What is told of values and rejects is of all batches.
+            bronze=tuple(map(_with_newest_batches, bronze)),
             rejected=rejected,
             checks=tuple(self._checks({one for one in writers if one is not None})),
             accepted=tuple(self._accepted()),
@@ -210,6 +211,12 @@ class _Gathering:
             raise
         except TidemarkError as error:
             notes.append(f"Which rows of bronze it is made of cannot be told: {error}")
+        notes += [
+            f"{rows.replayed:,} rows of {rows.input} came by a replay of rejects, and not with the "
+            "batch that rejected them."
+            for rows in bronze
+            if rows.replayed
+        ]
         if stretch is None and asked.window_end is None:
             notes.append(
                 "Bronze has none that starts so now: its rows are part of another one, or gone."
@@ -267,9 +274,16 @@ class _Gathering:
 def _with_late(value: RowValue, bronze: Sequence[RowsOfInput]) -> RowValue:
     """With how many rows came late by the run that computed it."""
     batches = [one for rows in bronze for one in rows.batches if value.run and one.run == value.run]
-    if not bronze or any(one.late is None for one in batches):
+    # Late rows that no known run ingested may be some of its own.
+    unknown = (one.late for rows in bronze for one in rows.batches if one.run is None)
+    if not bronze or any(one.late is None for one in batches) or any(unknown):
         return value
     return replace(value, late=sum(one.late or 0 for one in batches))
+
+
+def _with_newest_batches(rows: RowsOfInput) -> RowsOfInput:
+    others = max(len(rows.batches) - SAMPLE, 0)
+    return replace(rows, batches=rows.batches[:SAMPLE], other_batches=others)
 
 
 # So many are looked at for the keys, and of each so much text.
@@ -300,10 +314,12 @@ def rejected_in(
         ).to_arrow_table().to_pylist()  # fmt: skip
         without_time = 0
         if batches:
-            theirs = f"_batch IN ({', '.join(map(str, batches))})"
+            theirs = f"_batch >= {min(batches)} AND _batch <= {max(batches)}"
             connection.register("brought", dataset_of(rejects, theirs))
+            connection.register("batches", pa.table({"_batch": pa.array(batches, pa.int64())}))
             ((without_time,),) = connection.execute(
-                f"SELECT count(*) FROM brought WHERE event_time IS NULL AND {theirs}"
+                "SELECT count(*) FROM brought SEMI JOIN batches USING (_batch) "
+                "WHERE event_time IS NULL"
             ).fetchall()
     found = [*zip(_have((row["raw"] for row in rows), pipeline, key), rows, strict=True)]
     # Those of which nobody can tell before those of other keys, each in their order.

@@ -7,7 +7,7 @@ and `ops/batches` tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,8 +37,10 @@ from tidemark.pipeline.model import Partner, Pipeline
 from tidemark.runs.contract.contract import Seed
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.commits import ingest_commits
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
-from tidemark.storage.delta.notes import EmittedNote
+from tidemark.storage.delta.notes import EmittedNote, ReplayedNote, note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 from tidemark.story.asked import Asked, literal
@@ -99,6 +101,27 @@ class Input:
             )
             for one in batches
         }
+
+    def replays(self) -> pa.Table:
+        """Of the rejects that were replayed, by which act, and what tells their rows of bronze."""
+        table = self.warehouse.replayed.open()
+        if table is None:
+            return pa.table(
+                {"_replay": pa.nulls(0, pa.string()), "_batch": pa.nulls(0, pa.int64())}
+            )
+        names = ["_replay", "_batch", *self.origin(table)]
+        return dataset_of(table).to_table(columns=names).group_by(names).aggregate([])
+
+    def replay_versions(self, replays: Collection[str]) -> dict[str, int]:
+        """The versions of bronze that these acts made; without those that the log has no more."""
+        found: dict[str, int] = {}
+        for commit in newest_first(self.bronze) if replays else ():
+            note = note_of(commit)
+            if isinstance(note, ReplayedNote) and note.id in replays:
+                found[note.id] = commit["version"]
+                if len(found) == len(replays):
+                    break
+        return found
 
     def source_rows(
         self, table: DeltaTable, rows: Sequence[Mapping[str, Any]], time: str, ingested: Ingested
@@ -184,31 +207,49 @@ class InBronze:
         self, connection: duckdb.DuckDBPyConnection, of: Input, sql: str, time: str
     ) -> RowsOfInput:
         """What is told of the rows that this selects."""
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW mine AS {sql}")
-        numbers = [
-            batch for (batch,) in connection.execute("SELECT DISTINCT _batch FROM mine").fetchall()
+        # A reject that was replayed keeps its batch, and came with the replay's own commit.
+        replays = of.replays()
+        connection.register("replays", replays)
+        same = " AND ".join(
+            f'm."{one}" IS NOT DISTINCT FROM p."{one}"' for one in replays.schema.names[1:]
+        )
+        connection.execute(
+            "CREATE OR REPLACE TEMP VIEW mine AS SELECT m.*, p._replay "
+            f"FROM ({sql}) m LEFT JOIN replays p ON {same}"
+        )
+        came = connection.execute("SELECT DISTINCT _batch, _replay FROM mine").fetchall()
+        ingested = of.ingested(of.bronze, [batch for batch, _ in came])
+        replayed = of.replay_versions({replay for _, replay in came} - {None})
+        versions = [
+            ingested[batch][0] if replay is None else replayed.get(replay) for batch, replay in came
         ]
-        ingested = of.ingested(of.bronze, numbers)
-        late_to = [self._late_to(of.name, ingested[one][0]) for one in numbers]
-        limits = [pa.array(numbers, pa.int64()), pa.array(late_to, pa.int64())]
-        connection.register("limits", pa.table(limits, names=["_batch", "_late_to"]))
+        late_to = [self._late_to(of.name, version) for version in versions]
+        limits = {
+            "_batch": pa.array([batch for batch, _ in came], pa.int64()),
+            "_replay": pa.array([replay for _, replay in came], pa.string()),
+            "_late_to": pa.array(late_to, pa.int64()),
+        }
+        connection.register("limits", pa.table(limits))
         connection.execute(
             f"""
             CREATE OR REPLACE TEMP VIEW judged AS
             SELECT m.*, epoch_us(m."{time}") <= l._late_to AS _is_late
-            FROM mine m LEFT JOIN limits l ON m._batch = l._batch
+            FROM mine m LEFT JOIN limits l
+                ON m._batch = l._batch AND m._replay IS NOT DISTINCT FROM l._replay
             """
         )
         batches = connection.execute(
             f"""
-            SELECT _batch, count(*), count(*) FILTER (_is_late), bool_or(_is_late IS NULL),
+            SELECT _batch, _replay, count(*), count(*) FILTER (_is_late), bool_or(_is_late IS NULL),
                 min("{time}"), max("{time}")
-            FROM judged GROUP BY _batch ORDER BY _batch DESC NULLS LAST
+            FROM judged GROUP BY _batch, _replay ORDER BY _batch DESC NULLS LAST, _replay
             """
         ).fetchall()
         told = tuple(
-            BatchOfRows(batch, ingested[batch][1], rows, None if unsure else late)
-            for batch, rows, late, unsure, *_ in batches
+            BatchOfRows(
+                batch, None if replay else ingested[batch][1], rows, None if unsure else late
+            )
+            for batch, replay, rows, late, unsure, *_ in batches
         )
         parts, other_parts = _parts(connection, of)
         sample, late_sample = _samples(connection, of, time, ingested)
@@ -222,8 +263,10 @@ class InBronze:
             else sum(one.late or 0 for one in told),
             parts=parts,
             other_parts=other_parts,
-            batches=told[:SAMPLE],
-            other_batches=max(len(told) - SAMPLE, 0),
+            # All of them: what is told of values and rejects is of all.
+            batches=told,
+            other_batches=0,
+            replayed=sum(rows for _, replay, rows, *_ in batches if replay),
             sample=sample,
             late_sample=late_sample,
         )
@@ -311,7 +354,11 @@ def _samples(
     held = [name for name in schema_of(of.bronze).names if not name.startswith("_")]
     rows = [*every, *late]
     told = [
-        BronzeRow(**vars(one), late=row["_is_late"], values={name: cut(row[name]) for name in held})
+        BronzeRow(
+            **vars(one) | ({"run": None} if row["_replay"] else {}),
+            late=row["_is_late"],
+            values={name: cut(row[name]) for name in held},
+        )
         for row, one in zip(rows, of.source_rows(of.bronze, rows, time, ingested), strict=True)
     ]
     return tuple(told[: len(every)]), tuple(told[len(every) :])

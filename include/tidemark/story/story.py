@@ -116,6 +116,8 @@ class RowsOfInput:
     `first` and `last` are event times. `parts` are the parts of the source (files, partitions of
     topics) with most of the rows, `other_parts` counts the rows of the others; `batches` the newest
     ones, likewise. `sample` are the first rows by event time, `late_sample` the late ones.
+    `replayed` counts rejects that were replayed: their batch is that which rejected them, and no
+    run ingested them.
     """
 
     input: str
@@ -129,6 +131,7 @@ class RowsOfInput:
     other_batches: int
     sample: tuple[BronzeRow, ...]
     late_sample: tuple[BronzeRow, ...]
+    replayed: int = 0
 
 
 @dataclass(frozen=True)
