@@ -10,6 +10,7 @@ import typer
 from tidemark.cli.job import run_with_tables
 from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
 from tidemark.errors import FAILED
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.has_run import check_has_run
 from tidemark.runs.requests import AuditRequest
 
@@ -90,8 +91,10 @@ def checked_by(audit: AuditResult, story: Story) -> CheckedRow:
 
     if audit.error is not None:
         return CheckedRow(None, f"The audit failed: {audit.error.message}")
-    found = audit.tables[story.table].found
-    if not found.gold_windows and not found.bronze_windows:
+    of = audit.tables[story.table]
+    found, end = of.found, story.window_end
+    is_left_out = of.closed_only and (end is None or epoch_ms(end) > of.close_ms)
+    if is_left_out or (not found.gold_windows and not found.bronze_windows):
         why = "it is open, or older than `keep`, or neither gold nor bronze has it"
         return CheckedRow(None, f"The row was not compared: {why}.")
     if not found.windows:
