@@ -87,6 +87,17 @@ def test_only_the_newest_batches_and_so_many_rows_are_looked_at(
     assert source_drift(place.warehouse).rows == 3
 
 
+def test_a_share_is_one_of_all_rows_also_where_not_all_are_looked_at(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drift, "LOOKED_AT", 5)
+    batch(place, 0, [None] * 90, [f"amount should be long, found {n}.5" for n in range(10)])
+    (wrong,) = source_drift(place.warehouse).wrong
+    assert wrong.share == 0.1
+    batch(place, 1, [None] * 1_000)
+    assert source_drift(place.warehouse).wrong == ()
+
+
 def test_a_pipeline_without_rows_has_come_to_nothing(place: Place) -> None:
     assert source_drift(place.warehouse) == SourceDrift()
     batch(place, 0, [])

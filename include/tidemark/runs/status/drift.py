@@ -79,21 +79,26 @@ def source_drift(warehouse: Warehouse) -> SourceDrift:
                 f"CREATE TEMP TABLE {name} AS SELECT {columns} FROM all_{name} "
                 f"WHERE _batch > {after} LIMIT {LOOKED_AT}"
             )
-        ((accepted, rejected),) = connection.execute(
-            "SELECT (SELECT count(*) FROM bronze), (SELECT count(*) FROM rejects)"
+        ((accepted, rejected, *all_),) = connection.execute(
+            f"""
+            SELECT (SELECT count(*) FROM bronze), (SELECT count(*) FROM rejects),
+                (SELECT count(*) FROM all_bronze WHERE _batch > {after}),
+                (SELECT count(*) FROM all_rejects WHERE _batch > {after})
+            """
         ).fetchall()
         fields = connection.execute(_FIELDS).fetchall()
         wrong = connection.execute(_WRONG, [WRONG_TYPE]).fetchall()
-    judged = accepted + rejected
+    # Of all rows of these batches: at most so many of either are looked at, whatever their shares.
+    judged, all_rejected = rejected * sum(all_), all_[1]
     return SourceDrift(
-        judged,
+        accepted + rejected,
         tuple(
             NewField(n, rows / accepted, since, _type(kinds)) for n, rows, since, kinds in fields
         ),
         tuple(
-            WrongColumn(column, rows / judged, detail)
+            WrongColumn(column, rows * all_rejected / judged, detail)
             for column, rows, detail in wrong
-            if rows >= _LEAST_SHARE * judged
+            if rows * all_rejected >= _LEAST_SHARE * judged
         ),
     )
 
