@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from tests.kit.running import Place, query
 from tests.kit.windows import at, window
 from tests.runs.pipelines import bronze
-from tests.runs.test_result import RESULT
+from tests.runs.test_result import RESULT, TABLE
+from tidemark.gold.pins import Late
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
 from tidemark.recompute.rewind.past_runs import past_runs
@@ -245,3 +246,9 @@ def test_commits_of_maintenance_do_not_hide_the_publish(place: Place) -> None:
         gold.alter.set_table_properties({"delta.logRetentionDuration": "interval 40 days"})
     interrupted(place)
     assert rows(place.places.runs) == [("killed", "interrupted")]
+
+
+def test_windows_corrected_for_a_lookup_are_counted_with_those_for_late_rows(runs: str) -> None:
+    table = TABLE.model_copy(update={"late": Late(corrected=2), "corrected_besides": 4})
+    record_run(OpsPlace(runs), GOOD.model_copy(update={"tables": {"per_10m": table}}))
+    assert rows(runs, "tables[1].corrected_windows") == [(6,)]

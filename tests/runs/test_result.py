@@ -16,6 +16,7 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.gold.pins import Late, TableResult
+from tidemark.operators.repaired import LATE, LOOKUP, Recomputed, Repaired
 from tidemark.runs.results.result import RunResult, repair_lines
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError, read_result, write_result
@@ -158,3 +159,12 @@ def test_late_rows_and_seals_are_told_with_their_numbers() -> None:
         "1 late assignments to windows older than `keep` left out",
         "the source is idle: windows up to 1970-01-01T00:00:01Z sealed",
     ]
+
+
+def test_windows_corrected_for_a_lookup_are_corrected_too() -> None:
+    table = TABLE.model_copy(update={"late": Late(corrected=2), "corrected_besides": 4})
+    of_lookup = Recomputed(LOOKUP, 5, 50, 50, appended=5, corrected=4)
+    of_late = Recomputed(LATE, 3, 9, 9, appended=3, corrected=2)
+    assert Repaired((), (of_lookup, of_late)).corrected_besides == 4
+    assert table.corrected == 6
+    assert repair_lines(table) == ["4 closed windows corrected for anything but late rows"]

@@ -143,7 +143,7 @@ class StreamOperator(JobOperator):
                 name: {
                     "windows_changed": table.windows_changed,
                     "late_rows": table.late.rows + table.late.partly,
-                    "windows_corrected": table.late.corrected,
+                    "windows_corrected": table.corrected,
                     "watermark_ms": table.watermark_after_ms,
                 }
                 for name, table in result.tables.items()

@@ -62,9 +62,11 @@ class TableResult(Facts):
     where the run sealed nothing. `has_replayed`: an input got rejects that were replayed, and gold
     has to say that it has read them. So it has where the run computed windows again, which may have
     come out as they were (`has_recomputed`; false: also pinned by a version that did not say).
-    `gold` and `published_windows` are null until published. `published` is what the run's commit of
-    gold holds, also where a repeat found it committed already; null where it changed no window.
-    `open_windows` are gold's provisional rows then; null also where their files cannot be read.
+    `corrected_besides` closed windows of gold came out with another value for anything but late
+    rows, a lookup that says something else now. `gold` and `published_windows` are null until
+    published. `published` is what the run's commit of gold holds, also where a repeat found it
+    committed already; null where it changed no window. `open_windows` are gold's provisional rows
+    then; null also where their files cannot be read.
     """
 
     generation: int
@@ -80,10 +82,16 @@ class TableResult(Facts):
     has_replayed: bool = False
     has_recomputed: bool = False
     late: Late = Late()
+    corrected_besides: int = 0
     gold: int | None = None
     published_windows: int | None = None
     published: Published | None = None
     open_windows: int | None = None
+
+    @property
+    def corrected(self) -> int:
+        """The closed windows of gold that came out with another value, whatever for."""
+        return self.late.corrected + self.corrected_besides
 
     @model_validator(mode="before")
     @classmethod

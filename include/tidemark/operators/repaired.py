@@ -79,6 +79,11 @@ class Repaired:
         """The sum of one of the batches' counts."""
         return sum(getattr(counts, name) for counts in self.batches)
 
+    @property
+    def corrected_besides(self) -> int:
+        """The closed windows of gold that were corrected for anything but late rows."""
+        return sum(one.corrected for one in self.recomputed if one.cause != LATE)
+
     def of(self, cause: str) -> Recomputed:
         """What was computed for one cause; zeros where nothing was."""
         found = [one for one in self.recomputed if one.cause == cause]

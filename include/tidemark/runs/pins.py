@@ -50,6 +50,7 @@ def pins_of(before: Before, repaired: Repaired, outcome: Outcome) -> TableResult
         has_replayed=_has_replayed(table, inputs),
         has_recomputed=any(one.windows for one in repaired.recomputed),
         late=_late(repaired),
+        corrected_besides=repaired.corrected_besides,
     )
 
 

@@ -277,7 +277,7 @@ def _table(name: str, table: TableResult) -> dict[str, Any]:
         "windows_changed": table.windows_changed,
         "windows_published": table.published_windows,
         "late_rows": table.late.rows + table.late.partly,
-        "corrected_windows": table.late.corrected,
+        "corrected_windows": table.corrected,
         "changes_version": table.changes,
         "gold_version": table.gold,
     }

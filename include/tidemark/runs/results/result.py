@@ -57,6 +57,10 @@ def repair_lines(table: TableResult) -> list[str]:
             f"{late.recomputed} closed windows computed again, {late.corrected} of them corrected, "
             f"{late.first_seen} first seen"
         )
+    if table.corrected_besides:
+        lines.append(
+            f"{table.corrected_besides} closed windows corrected for anything but late rows"
+        )
     if late.frozen:
         lines.append(f"{late.frozen} late assignments to windows older than `keep` left out")
     if table.sealed_to_ms > table.close_before_ms:

@@ -200,9 +200,10 @@ def _summary(table: TableResult) -> str:
     parts = [f"{table.windows_changed:,} windows changed"]
     if table.late.assigned:
         parts.append(f"{table.late.rows + table.late.partly:,} late rows")
-        parts.append(f"{table.late.corrected:,} windows corrected")
         if table.late.first_seen:
             parts.append(f"{table.late.first_seen:,} first seen")
+    if table.late.assigned or table.corrected:
+        parts.append(f"{table.corrected:,} windows corrected")
     if table.sealed_to_ms > table.close_before_ms:
         parts.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
     return ", ".join([*parts, f"watermark {instant_text(table.watermark_after_ms)}"])
