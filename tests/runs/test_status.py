@@ -20,15 +20,17 @@ from tidemark.gold.published import publish_note
 from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
 from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
 from tidemark.runs.status.recent_runs import counted_once, recent_runs
-from tidemark.runs.status.recorded_status import all_statuses
+from tidemark.runs.status.recorded_status import all_statuses, record_status
 from tidemark.runs.status.state import PipelineState
+from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
-from tidemark.storage.delta.notes import as_metadata
+from tidemark.storage.delta.notes import ReplayedNote, as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
 from tidemark.storage.processes import mark_of
 from tidemark.upkeep.record import MAINTENANCE, append_upkeep
 
 NOW = BEGAN + timedelta(minutes=25)
+ACT = "20260701T120500Z"
 EVERY_TEN_MINUTES = clicks(schedule="*/10 * * * *")
 
 
@@ -437,3 +439,38 @@ def test_a_broken_file_and_a_broken_table_keep_no_other_pipeline_from_being_told
         ("torn", PipelineState.UNKNOWN),
     ]
     assert found["bad"].next_step.startswith(f"Mend {tmp_path}/pipelines/bad.yaml: ")
+
+
+def test_rejects_that_were_replayed_wait_for_the_next_run(place: Place) -> None:
+    place.write_file()
+    windows_of(place)
+    bronze(place, at(10, 12), at(10, 50))
+    ended(place)
+    record_status(place.name, place.settings, NOW)
+    (recorded,) = all_statuses(place.settings, NOW)
+    assert recorded.state is state(place) is PipelineState.WELL
+    noted = CommitProperties(custom_metadata=as_metadata(ReplayedNote(id=ACT, rows=1)))
+    rows = place.warehouse.bronze.existing().to_pyarrow_table().slice(0, 1)
+    write_deltalake(place.places.bronze, rows, mode="append", commit_properties=noted)
+    found = told(place)
+    assert found.state is PipelineState.HELD
+    assert "gold does not yet. The next run (`tidemark run clicks`) brings gold" in found.next_step
+    for _ in range(2):
+        (recorded,) = all_statuses(place.settings, NOW)
+        assert (recorded.state, recorded.next_step) == (found.state, found.next_step)
+        record_status(place.name, place.settings, NOW)
+
+
+def test_changes_that_are_being_followed_are_finished_by_the_next_run(place: Place) -> None:
+    windows_of(place)
+    bronze(place, at(10, 12), at(10, 50))
+    ended(place)
+    stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, ACT))
+    found = told(place)
+    assert found.state is PipelineState.KILLED
+    assert found.next_step.endswith("The next run finishes it: `tidemark run clicks`.")
+    # Not where the last one stopped at something that the next one stops at too.
+    ended(place, "next", BEGAN + timedelta(minutes=10), TableMismatch("The table gold does not."))
+    assert state(place) is PipelineState.STOPPED
+    stop_for(place.warehouse, PipelineAct(ActKind.RETRACTION, ACT))
+    assert "no run starts" in told(place).next_step

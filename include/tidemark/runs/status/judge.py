@@ -14,7 +14,7 @@ from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
-from tidemark.runs.unfinished_act import PipelineAct
+from tidemark.runs.unfinished_act import ActKind, PipelineAct
 from tidemark.sources.lag import NotAsked
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import LeaseRecord, time_text
@@ -78,6 +78,16 @@ def judge_pipeline(
         return Standing(
             PipelineState.WORKING, f"Nothing: {lease.summary} is at work since {since}."
         )
+    if unfinished is not None and unfinished.kind is ActKind.FOLLOWING:
+        found = _left_by(name, lease, runs, unpublished, published)
+        # What keeps the next run back, or failed the last one, comes before what that was at.
+        if found.state in (PipelineState.STOPPED, PipelineState.FAILED):
+            return found
+        return Standing(
+            PipelineState.KILLED,
+            f"What the source changed ({unfinished.id}) is being followed, and that was not "
+            f"finished. {unfinished.ways_out(name)}",
+        )
     if unfinished is not None:
         return Standing(
             PipelineState.STOPPED,
@@ -99,6 +109,12 @@ def judge_pipeline(
             f"`tidemark accept {name}` tells what it is, and lets them go on with --reason.",
         )
     found = _left_by(name, lease, runs, unpublished, published)
+    if found.state is PipelineState.WELL and any(table.replayed for table in tables):
+        found = Standing(
+            PipelineState.HELD,
+            "Bronze has rejects that were replayed, and gold does not yet. "
+            f"{_again(name)} brings gold up to it.",
+        )
     if found.state is PipelineState.WELL:
         found = _failing(name, tables) or found
     missed = _missed(name, runs, due)

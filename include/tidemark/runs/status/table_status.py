@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.gold.failing import NONE_FAILING, Failing, failing_now
+from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import open_windows
 from tidemark.gold.state import gold_state
-from tidemark.operators.operator import Operator
+from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
-from tidemark.storage.delta.commits import rows_appended
+from tidemark.storage.delta.commits import commits_after, rows_appended
+from tidemark.storage.delta.notes import ReplayedNote, note_of
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -25,7 +27,8 @@ class TableStatus:
     append mode have none, for gold gets them when they close. `unpublished` counts changed windows
     that gold does not stand for yet, `failing` those that it lacks as a measure of them fails.
     `late_rows`, each counted once, and `corrected_windows` are those of the recent runs; None
-    where no run is known that counted them.
+    where no run is known that counted them. `replayed`: rejects came to bronze that gold does not
+    stand for yet.
     """
 
     name: str
@@ -36,6 +39,7 @@ class TableStatus:
     late_rows: int | None = None
     corrected_windows: int | None = None
     failing: Failing = NONE_FAILING
+    replayed: bool = False
 
 
 def table_status(
@@ -66,4 +70,11 @@ def table_status(
         late_rows=sum(one.late_rows for one in counted) if counted else None,
         corrected_windows=sum(one.corrected_windows for one in counted) if counted else None,
         failing=failing_now(gold, changes, operator, state, frozen_before_ms),
+        replayed=_has_replayed(warehouse, state),
     )
+
+
+def _has_replayed(warehouse: Warehouse, state: GoldState) -> bool:
+    bronze = warehouse.bronze.open()
+    newer = commits_after(bronze, state.inputs[BRONZE]) if bronze is not None else ()
+    return any(isinstance(note_of(commit), ReplayedNote) for commit in newer)
