@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from tidemark.ledger.report import RejectedOfRun
@@ -98,15 +100,22 @@ def with_corrections(
 ) -> dict[str, Any]:
     """The chart of a table: the lines of a number by key, with what it was before corrections."""
     before = {
-        (one.key, one.window_start.timestamp()): one.before[measure]
+        (one.key, one.window_start.timestamp()): _drawn(one.before.get(measure))
         for one in corrections
-        if one.before and isinstance(one.before.get(measure), int | float)
+        if one.before
     }
     keys = [
         {**one, "before": [before.get((of, start)) for start in series["starts"]]}
         for of, one in series["keys"].items()
     ]
     return {"starts": series["starts"], "keys": keys}
+
+
+def _drawn(value: Any) -> float | None:
+    """A number as JSON has it."""
+    if not isinstance(value, int | float | Decimal):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def _of_runs(

@@ -76,7 +76,7 @@ def corrections_of(
             f"""
             CREATE TEMP TABLE wanted AS
             SELECT {listed((*operator.identity, *values), "g")}, g.revision, g.updated_by,
-                {key_texts(operator, "g")} AS _key
+                {key_texts(gold, operator, "g")} AS _key
             FROM gold g LEFT JOIN runs r ON r.run = g.updated_by WHERE g.status = 'corrected'
             ORDER BY r.place DESC NULLS LAST, window_start DESC LIMIT {MOST}
             """

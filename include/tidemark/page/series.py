@@ -48,10 +48,17 @@ def check_keys(gold: DeltaTable, operator: Operator) -> None:
         )
 
 
-def key_texts(operator: Operator, relation: str) -> str:
-    """SQL for the key of a relation's row, as a list of texts."""
-    texts = ", ".join(f'{relation}."{name}"::VARCHAR' for name in key_columns(operator))
-    return f"[{texts}]::VARCHAR[]"
+def key_texts(gold: DeltaTable, operator: Operator, relation: str) -> str:
+    """SQL for the key of a row of gold in a relation, as a list of texts that `explain` takes."""
+    schema = schema_of(gold)
+
+    def text(name: str) -> str:
+        of = f'{relation}."{name}"'
+        kind = schema.field(name).type
+        is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        return f"lower(hex({of}))" if is_binary else f"{of}::VARCHAR"
+
+    return f"[{', '.join(map(text, key_columns(operator)))}]::VARCHAR[]"
 
 
 def series_of(
@@ -74,7 +81,7 @@ def series_of(
         connection.execute(
             f"""
             CREATE TEMP TABLE shown AS
-            SELECT epoch(window_start) AS start, {key_texts(operator, "gold")} AS key,
+            SELECT epoch(window_start) AS start, {key_texts(gold, operator, "gold")} AS key,
                 "{measure}"::DOUBLE AS value, status
             FROM gold WHERE {dates_predicate(dates)}
             """

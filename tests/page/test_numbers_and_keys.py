@@ -1,0 +1,49 @@
+"""Numbers and keys as a chart has them: JSON, and what `explain` takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import types as T
+
+from tests.kit.running import Place, clicks
+from tests.kit.windows import Windows, at, window
+from tidemark.operators.kinds import operator_of
+from tidemark.page.charts import with_corrections
+from tidemark.page.corrections import Correction
+from tidemark.page.series import series_of
+
+AT = datetime(2026, 7, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("before", "drawn"),
+    [(5, 5.0), (0.5, 0.5), (Decimal("5.25"), 5.25), (float("nan"), None),
+     (float("-inf"), None), (None, None)],
+)  # fmt: skip
+def test_what_a_correction_was_before_is_a_number_of_json_or_nothing(
+    before: Any, drawn: float | None
+) -> None:
+    one = Correction(AT, AT, ("a",), {"total": before}, {"total": 8}, "late", "run")
+    series = {"starts": [AT.timestamp()], "keys": {("a",): {"value": [8.0]}}}
+    assert with_corrections(series, "total", [one])["keys"][0]["before"] == [drawn]
+
+
+def test_a_key_of_bytes_is_told_as_explain_takes_it(tmp_path: Path) -> None:
+    file = clicks()
+    columns = {**file["source"]["columns"], "key": "binary"}
+    place = Place(tmp_path, clicks(source={**file["source"], "columns": columns}))
+    table = next(iter(place.pipeline.tables))
+    gold = Path(place.places.gold(table))
+    measures = {name: T.LongType() for name in place.pipeline.tables[table].measures}
+    windows = Windows(gold.parent, keys={"key": T.BinaryType()}, measures=measures)
+    total = dict.fromkeys(measures, 1)
+    windows.change(*(window(at(10, 0), key=key, **total, rows=2) for key in (b"\x00a'", None)))
+    windows.publish(windows.pin(at(10, 40), bronze=0))
+    operator = operator_of(place.pipeline, table)
+    found = series_of(place.warehouse.gold(table).existing(), operator, "rows", "", 9)
+    assert set(found["keys"]) == {("006127",), (None,)}
