@@ -224,7 +224,7 @@ class InBronze:
             ingested[batch][0] if replay is None else replayed.get(replay) for batch, replay in came
         ]
         late_to = [self._late_to(of.name, version) for version in versions]
-        limits = {
+        limits: dict[str, pa.Array[Any]] = {
             "_batch": pa.array([batch for batch, _ in came], pa.int64()),
             "_replay": pa.array([replay for _, replay in came], pa.string()),
             "_late_to": pa.array(late_to, pa.int64()),
