@@ -209,6 +209,11 @@ class ErasureUnfinished(TidemarkError):
     what is to be erased, until it is. The message says how to finish it."""
 
 
+class ErasedUntold(TidemarkError):
+    """An erasure rejects rows that come again, and nobody can say which they are: the key is not
+    there, or another, or a column is not. Nothing is read until it is."""
+
+
 class ReplayRefused(TidemarkError):
     """Rejects of a pipeline cannot be replayed as it is; the message says why, and what to do."""
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from pydantic import SecretStr
 from ruamel.yaml import YAML
 
 from tests.kit.patience import HUNG_SECONDS
@@ -95,6 +96,7 @@ class Place:
     sources: tuple[str, ...] = ()
     max_line_bytes: int = 16 * 1024**2
     acts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    erasure_key: str | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -112,6 +114,7 @@ class Place:
             connections=connections,
             sources=self.sources,
             max_line_bytes=self.max_line_bytes,
+            erasure_key=None if self.erasure_key is None else SecretStr(self.erasure_key),
         )
 
     @property
@@ -127,6 +130,7 @@ class Place:
         """The environment in which commands and jobs find this root and its pipelines."""
         own = {"TIDEMARK_ROOT": str(self.root), "TIDEMARK_PIPELINES": self.settings.pipelines}
         own |= {"TIDEMARK_ACTS": json.dumps(dict(self.acts))} if self.acts else {}
+        own |= {} if self.erasure_key is None else {"TIDEMARK_ERASURE_KEY": self.erasure_key}
         connections = json.dumps(dict(self.connections))
         return {**own, "TIDEMARK_CONNECTIONS": connections} if self.connections else own
 

@@ -403,3 +403,29 @@ def test_maintenance_that_would_take_from_readers_is_refused(
     file.write_text(f"{file.read_text()}maintenance: {{{told}}}\n")
     with pytest.raises(SettingsInvalid, match=wrong):
         load_settings(file)
+
+
+def test_the_key_of_erasures_is_a_variable_and_never_shown(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_settings(file).erasure_key is None
+    secret = "s" * 32
+    (tmp_path / "key").write_text(f"{secret}\n")
+    monkeypatch.setenv("TIDEMARK_ERASURE_KEY__FILE", str(tmp_path / "key"))
+    settings = load_settings(file)
+    assert settings.erasure_key is not None
+    assert settings.erasure_key.get_secret_value() == secret
+    for shown in (repr(settings), str(settings), settings.model_dump_json()):
+        assert secret not in shown
+    monkeypatch.delenv("TIDEMARK_ERASURE_KEY__FILE")
+    monkeypatch.setenv("TIDEMARK_ERASURE_KEY", secret[1:])
+    with pytest.raises(SettingsInvalid) as failed:
+        load_settings(file)
+    assert "TIDEMARK_ERASURE_KEY: erasure_key: is too short to keep" in str(failed.value)
+    assert secret[1:] not in str(failed.value)
+    monkeypatch.delenv("TIDEMARK_ERASURE_KEY")
+    file.write_text(f"root: ../lake\nerasure_key: {secret}\n")
+    with pytest.raises(SettingsInvalid) as failed:
+        load_settings(file)
+    assert "is a secret: give it as TIDEMARK_ERASURE_KEY" in str(failed.value)
+    assert secret not in str(failed.value)

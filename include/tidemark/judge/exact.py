@@ -109,12 +109,12 @@ class ExactJudge:
 
     def verdict(self, fields: Mapping[Key, Any]) -> Verdict:
         """That on a line which is not malformed."""
-        time = self._value(self._time, fields)
+        time = self.value(self._time, fields)
         micros: int | None = None if time is WRONG else time
         values: list[Any] = []
         wrong: ColumnRule | None = None
         for column in self._rules.columns:
-            value = time if column is self._time else self._value(column, fields)
+            value = time if column is self._time else self.value(column, fields)
             if value is WRONG:
                 wrong = column
                 break
@@ -156,7 +156,8 @@ class ExactJudge:
                 put_within(unknown, column.path, rest)
         return unknown
 
-    def _value(self, column: ColumnRule, fields: Mapping[Key, Any]) -> Any:
+    def value(self, column: ColumnRule, fields: Mapping[Key, Any]) -> Any:
+        """A column's value among a line's fields: null where it has none, or WRONG."""
         part = fields.get(column.key)
         return None if part is None else self.readers[column.name](part)
 

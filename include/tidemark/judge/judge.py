@@ -3,15 +3,15 @@
 Tiers with one verdict: the typed tier takes rows that have types already, where it can prove what
 they come to; of lines the block tier takes what it can prove, a block that it refuses is
 tried again in portions, what is left is read line by line and judged by columns; a line that may
-be rejected so, and a few lines alone, go through the exact tier. The verdict on a line depends on
-nothing but the line, the rules and the batch's own time, so a batch that runs again judges the
-same.
+be rejected so, and a few lines alone, go through the exact tier. Behind all of them it is asked
+which rows an erasure rejects. The verdict on a line depends on nothing but the line, the rules, the
+erasures before and the batch's own time, so a batch that runs again judges the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import BlockReader, BlockRows, block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
 from tidemark.judge.cut_fields import FieldCutter, cuttable, fields_to_cut, read_lines
+from tidemark.judge.erased import KeyedDigests, values_table
 from tidemark.judge.event_time import ISO
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm, event_time_form, fast_form, simple_form
@@ -32,6 +33,8 @@ from tidemark.judge.kinds import DecimalKind, SimpleKind, arrow_type
 from tidemark.judge.limits import TimeLimits, outside_calendar, time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, ColumnRule, Rules
 from tidemark.judge.usual_fields import usual_fields
+from tidemark.judge.values import WRONG
+from tidemark.pipeline.reasons import ERASED, MALFORMED
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
 _FEW_LINES = 128
@@ -46,6 +49,8 @@ _CUT_LINES = 16_384
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
 _BLOCK_LINES = 65_536
 _BLOCK_BYTES = 16 * 1024 * 1024
+# No value in it, nor the event time.
+_OF_AN_ERASURE = RejectedLine(ERASED, "an erasure rejects it; what it holds is not kept")
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,20 @@ class JudgedRows:
 class Judge:
     """Judges the lines of one batch. Not to be shared by threads.
 
-    `by_line`: by the exact tier alone, where a faster one made an earlier try crash.
+    `by_line`: by the exact tier alone, where a faster one made an earlier try crash. Rows that
+    `erased` hits are rejected, whatever else is wrong with them, where their line can be read.
     """
 
-    def __init__(self, rules: Rules, batch_time_ms: int, by_line: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        batch_time_ms: int,
+        by_line: bool = False,
+        erased: KeyedDigests | None = None,
+    ) -> None:
         limits = time_limits(rules, batch_time_ms)
         self._rules = rules
+        self._erased = erased
         self._limits = limits
         self._exact = ExactJudge(rules, limits)
         self._by_columns = None if by_line else ColumnJudge(rules, limits)
@@ -92,7 +105,8 @@ class Judge:
             left = places if self._blocks is None else self._in_blocks(lines, places, rows)
             self._line_by_line(lines, left, rows)
             start += len(places)
-        return rows.judged()
+        judged = rows.judged()
+        return judged if self._erased is None else self._without(self._erased, lines, judged)
 
     def typed(self, rows: Array, are_texts: bool = False) -> BlockRows | None:
         """What rows (structs of the source's own types) come to without their lines: accepted ones
@@ -103,7 +117,39 @@ class Judge:
             self._typed[rows.type] = found
         reader = self._typed[rows.type]
         read = None if reader is None else reader.read(rows)
-        return None if read is None else replace(read, rows=_with_date(self._rules, read.rows))
+        if read is None:
+            return None
+        doubtful = read.doubtful
+        if self._erased is not None:
+            doubtful = doubtful | self._erased.hits(read.rows)
+        return BlockRows(_with_date(self._rules, read.rows), doubtful)
+
+    def _without(self, erased: KeyedDigests, lines: Array, judged: JudgedRows) -> JudgedRows:
+        """With the rows rejected that an erasure rejects."""
+        hit, own = erased.hits(judged.accepted), judged.accepted_at.to_numpy()
+        own_left = judged.rejected_at.to_numpy()
+        hit_left = pc.not_equal(judged.rejected["reason"], MALFORMED).to_numpy()
+        left = lines.take(pa.array(own_left[hit_left])).to_pylist()
+        hit_left[hit_left] = self._readable_hits(erased, left)
+        if not (hit.any() or hit_left.any()):
+            return judged
+        places = np.concatenate([own[hit], own_left[hit_left]])
+        others = (judged.rejected.filter(pa.array(~hit_left)), own_left[~hit_left])
+        found = (rejected_rows([_OF_AN_ERASURE] * len(places)), places)
+        rejected, rejected_at = _in_order([others, found], REJECTED_SCHEMA)
+        accepted = judged.accepted.filter(pa.array(~hit))
+        return JudgedRows(accepted, pa.array(own[~hit]), rejected, rejected_at)
+
+    def _readable_hits(self, erased: KeyedDigests, lines: Sequence[bytes]) -> Any:
+        """Which of rejected lines, none malformed, are hit as far as their columns can be read."""
+        columns = [one for one in self._rules.columns if one.name in erased.columns]
+        rows = []
+        for line in lines:
+            fields = self._exact.read(line)
+            assert not isinstance(fields, RejectedLine)
+            values = [self._exact.value(one, fields) for one in columns]
+            rows.append([None if value is WRONG else value for value in values])
+        return erased.hits(values_table({one.name: one.type for one in columns}, rows))
 
     def _in_blocks(self, lines: Array, places: Any, rows: _Rows) -> Any:
         """Returns the places of the lines that no block takes. First come the blocks that took

@@ -7,14 +7,24 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
+from tidemark.judge.erased import Columns
 from tidemark.storage.result_file import Facts
 from tidemark.storage.warehouse import Warehouse
 
 _RECORD = ".json"
 
 
+class Digests(Facts):
+    """By which rows are rejected that come again: digests of the values of these columns (their
+    names, and how they are compared), made with the key of this fingerprint."""
+
+    columns: Columns
+    key: str
+    digests: tuple[str, ...]
+
+
 class Erased(Facts):
-    """One erasure: how many rows of each table, never which."""
+    """One erasure: how many rows of each table, never which; `again`: what it rejects since."""
 
     format: Literal[1] = 1
     id: str
@@ -22,6 +32,7 @@ class Erased(Facts):
     by: str
     reason: str
     rows: dict[str, int]
+    again: Digests | None = None
 
 
 def record_place(warehouse: Warehouse, act: str) -> str:

@@ -16,6 +16,8 @@ EXPRESSION, DUPLICATE = "expression", "duplicate"
 JUMP = "jump"
 # Of a message that changes a row: a newer one does it, it takes the row away, or does not name it.
 SUPERSEDED, ROW_DELETED, NO_KEY = "superseded", "row deleted", "no row key"
+# It has values by which an erasure rejects what comes again. Nothing is kept of what it holds.
+ERASED = "erased row"
 # Of a message, a file, a version of a table.
 NO_VALUE, UNREADABLE = "no value", "unreadable file"
 CHANGED_FILE, CHANGED_ROWS = "changed file", "changed rows"
@@ -35,7 +37,7 @@ OF_PARTS = frozenset(
 REASONS = OF_PARTS | frozenset(
     (
         *(MALFORMED, TOO_LARGE, MISSING_FIELD, WRONG_TYPE, UNKNOWN_FIELD, TOO_OLD, FUTURE),
-        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, SUPERSEDED, ROW_DELETED, NO_KEY),
+        *(EXPRESSION, JUMP, DUPLICATE, NO_VALUE, SUPERSEDED, ROW_DELETED, NO_KEY, ERASED),
     )
 )
 # What a source in order has, too.

@@ -19,6 +19,7 @@ from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.clocks import watermark_due_ms
 from tidemark.runs.contract.zone_changes import why_zones_differ
+from tidemark.runs.erased_again import erased_again
 from tidemark.runs.lookups import why_to_copy
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
@@ -50,6 +51,7 @@ def run_preflight(run: Run) -> NothingNew | SparkNeeded:
     if check_no_unfinished_act(run.warehouse, unless=ActKind.FOLLOWING) is not None:
         return SparkNeeded("what the source changed is being followed, and that is not finished")
     check_losses(run.pipeline, run.warehouse)
+    erased_again(run.pipeline, run.settings, run.warehouse)
     if because := _why_to_ingest(run) or why_to_copy(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
     if because := why_zones_differ(run):

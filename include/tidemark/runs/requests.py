@@ -385,6 +385,11 @@ class EraseRequest(RunRequest):
         default=(),
         description="Erase rejects too that hold this text. Can be given several times.",
     )
+    reject_again: bool = Field(
+        default=False,
+        description="Reject such rows when they come again; then --where has to be equalities "
+        "alone, as in `userId = 7`.",
+    )
     reason: str | None = Field(default=None, description="Why; it is kept, so name nobody.")
     accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
     dry_run: DryRun = False
@@ -393,6 +398,8 @@ class EraseRequest(RunRequest):
     def _one_aim(self) -> Self:
         if self.texts and self.where is None:
             raise ValueError("--text goes with --where")
+        if self.reject_again and self.where is None:
+            raise ValueError("--reject-again goes with --where")
         if not all(self.texts):
             raise ValueError("--text is empty, which each reject holds")
         return self

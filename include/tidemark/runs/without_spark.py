@@ -22,6 +22,7 @@ from datetime import datetime
 
 from tidemark.errors import (
     ClockWrong,
+    ErasedUntold,
     InputLost,
     LeaseHeld,
     LeaseLeft,
@@ -61,6 +62,7 @@ _AS_A_JOB: dict[type[TidemarkError], str] = {
     LeaseHeld: "the run stops, for another works on the pipeline",
     LeaseUnreadable: "the run stops at a lease that nobody can read",
     ClockWrong: "the run stops at this machine's clock",
+    ErasedUntold: "the run stops, for it cannot tell which rows an erasure rejects",
     InputLost: "the run stops at what the source lost",
     SourceNotFound: "the run stops, for its source is not there",
     SourceRefused: "the run stops, for its source does not let it in",

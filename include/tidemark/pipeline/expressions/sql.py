@@ -24,6 +24,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tidemark.pipeline.expressions import aggregates
 from tidemark.pipeline.expressions.arguments import argument_faults
 from tidemark.pipeline.expressions.clock_texts import clock_faults
+from tidemark.pipeline.expressions.equalities import Value, equalities_of
 from tidemark.pipeline.expressions.exact_sums import closing, opens
 from tidemark.pipeline.expressions.functions import FROM_BRONZE, spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
@@ -368,6 +369,14 @@ def names_read(text: str) -> tuple[tuple[str, ...], ...]:
         tuple(part.name for part in column.parts if isinstance(part, exp.Identifier))
         for column in found
     )
+
+
+def equalities(text: str) -> dict[str, tuple[Value, ...]] | None:
+    """The values that a condition, which was checked, names by columns, as `equalities_of`; a
+    comment says more too."""
+    tokens, root, _ = _parse(text)
+    is_plain = root is not None and not any(token.comments for token in tokens)
+    return equalities_of(root) if root is not None and is_plain else None
 
 
 def same_expression(one: str, other: str) -> bool:

@@ -21,6 +21,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     ValidationError,
     field_validator,
 )
@@ -47,6 +48,8 @@ from tidemark.pipeline.yaml_file import read_document
 # In seconds. One that is left behind on another host keeps everybody waiting for twice its length.
 LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
+# Who can try all keys can try all names too.
+_SHORTEST_KEY = 32
 # What changes numbers, by the name of its command; a migration may be rolled back.
 ACTS = ("accept", "backfill", "erase", "migrate", "remove", "replay", "retract", "rewind")
 
@@ -121,7 +124,8 @@ class Settings(BaseModel):
     bring Python, which runs as the platform does? `storage_options` have the names of delta-rs.
     `max_line_bytes`: larger lines and messages of any source are rejected. `lease_seconds`: how
     long a run that is silent keeps others off its pipeline. `acts`: who may change numbers, by the
-    names of the acts; everybody, where none are listed. Neither repr nor str shows a secret.
+    names of the acts; everybody, where none are listed. `erasure_key`: by which erasures know rows
+    that come again. Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -142,11 +146,19 @@ class Settings(BaseModel):
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
     acts: dict[_Act, tuple[str, ...]] = Field(default_factory=dict)
+    erasure_key: SecretStr | None = None
 
     @field_validator("sources")
     @classmethod
     def _usable_sources(cls, places: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(_normal_root, places))
+
+    @field_validator("erasure_key")
+    @classmethod
+    def _long(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < _SHORTEST_KEY:
+            raise ValueError(f"is too short to keep: give {_SHORTEST_KEY} characters or more")
+        return key
 
     @field_validator("storage_options")
     @classmethod
@@ -288,6 +300,9 @@ def _file_values(file: Path) -> dict[str, Any]:
         document.problem(path, message, at_key=True)
         for path, message in secrets_in_file(document.content.get("connections"))
     ]
+    if "erasure_key" in document.content:
+        message = f"is a secret: give it as {PREFIX}ERASURE_KEY"
+        problems.append(document.problem(("erasure_key",), message, at_key=True))
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise SettingsInvalid(f"The settings file cannot be used:\n{lines}")

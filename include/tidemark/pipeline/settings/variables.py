@@ -78,6 +78,7 @@ class _Environment(BaseSettings):
     maintenance: dict[str, str] | None = None
     checks: dict[str, _Text] | None = None
     acts: dict[str, list[str]] | None = None
+    erasure_key: str | None = None
 
     @classmethod
     def settings_customise_sources(

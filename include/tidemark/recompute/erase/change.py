@@ -1,7 +1,8 @@
 """What an erasure changes: frozen, and kept in its folder as JSON until it is done.
 
-Neither the condition nor a value stands in it. The rows that stay are in files below the tables by
-then, which no commit has added yet, so that a repetition after a kill has to find nothing anew.
+Neither the condition nor a value stands in it, but keyed digests of these where rows are to be
+rejected that come again. The rows that stay are in files below the tables by then, which no commit
+has added yet, so that a repetition after a kill has to find nothing anew.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from datetime import date
 
 from tidemark.errors import ErasureUnproven
-from tidemark.ledger.erased import Erased
+from tidemark.ledger.erased import Digests, Erased
 from tidemark.recompute.plans import ActPlan, read_plan
 from tidemark.recompute.retract.change import RetractedTable
 from tidemark.runs.unfinished_act import ActKind, PipelineAct
@@ -35,12 +36,13 @@ class ErasedRows(Facts):
 
 
 class Erasure(ActPlan):
-    """One act. `tables` are those that begin a generation."""
+    """One act. `tables` are those that begin a generation; `again`: what it rejects from now on."""
 
     by: str
     reason: str
     erased: tuple[ErasedRows, ...]
     tables: tuple[RetractedTable, ...]
+    again: Digests | None = None
 
     @property
     def rows(self) -> dict[str, int]:
@@ -56,7 +58,12 @@ class Erasure(ActPlan):
     def record(self) -> Erased:
         """What is kept of it."""
         return Erased(
-            id=self.id, at=self.planned_at, by=self.by, reason=self.reason, rows=self.rows
+            id=self.id,
+            at=self.planned_at,
+            by=self.by,
+            reason=self.reason,
+            rows=self.rows,
+            again=self.again,
         )
 
     def note(self, one: ErasedRows) -> ErasedNote:

@@ -97,7 +97,8 @@ def account_for(change: Erasure, warehouse: Warehouse, now: datetime) -> None:
     line = erasure_line(change.id, change.rows[BRONZE], _lost(change, warehouse))
     write_ledger(warehouse.ledger, change.pipeline, change.run_id, scheduled, [line], now)
     told = ", ".join(f"{rows} rows of {table}" for table, rows in change.rows.items())
-    said = {"place": BRONZE, "verdict": f"{told} erased", "by": change.by, "reason": change.reason}
+    verdict = f"{told} erased" + (", rejected when they come again" if change.again else "")
+    said = {"place": BRONZE, "verdict": verdict, "by": change.by, "reason": change.reason}
     record_upkeep_of(change, ERASE, warehouse.upkeep, said)
 
 

@@ -17,10 +17,11 @@ class EraseResult(ActResult):
     `erasure` is its id, None where it did not come to a plan, or where only to let runs go on was
     left; `begun`: the pipeline was stopped for it. `rows` are those that go, by table, `unread` the
     rejects that the condition cannot be asked of and that stay, `windows` the rows of each table's
-    gold that change, by the plan. `goes` are the files that go of those that were there when it was
-    planned, by folder, and `stays` says what lies elsewhere, and what to do; `sources` are files of
-    it, as far as a thousand. `tables` are the tables' new pins, `published` the windows that differ
-    in gold, `checks` those that did not pass.
+    gold that change, by the plan. `again` are the columns by whose values such rows are rejected
+    when they come again. `goes` are the files that go of those that were there when it was planned,
+    by folder, and `stays` says what lies elsewhere, and what to do; `sources` are files of it, as
+    far as a thousand. `tables` are the tables' new pins, `published` the windows that differ in
+    gold, `checks` those that did not pass.
     """
 
     erasure: str | None = None
@@ -28,6 +29,7 @@ class EraseResult(ActResult):
     rows: Mapping[str, int] = {}
     unread: int = 0
     windows: Mapping[str, int] = {}
+    again: tuple[str, ...] = ()
     goes: Mapping[str, int] = {}
     stays: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -56,6 +58,9 @@ def erase_lines(result: EraseResult) -> Iterator[str]:
         )
     for name, rows in result.windows.items():
         yield f"  {name}: {counted(rows, 'changed row')} of gold; it begins a new generation"
+    if result.again:
+        columns = ", ".join(result.again)
+        yield f"  rejected when they come again: rows with the same {columns}, by keyed digests"
     if not done:
         yield "with all that held them, and there is no way back; of the files that are there now:"
         for name, files in result.goes.items():

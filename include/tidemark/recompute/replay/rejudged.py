@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemark.judge.erased import KeyedDigests
 from tidemark.judge.judge import Judge
 from tidemark.judge.records import RecordReader
 from tidemark.judge.rules import Rules
@@ -34,21 +35,22 @@ _Verdict = tuple[str, str | None]
 @dataclass(frozen=True)
 class Rejudging:
     """By what rejects are judged: plain data, which can be sent to a task. `time_ms` is the act's
-    own; `schema` that of what comes out."""
+    own; `schema` that of what comes out; `erased` what erasures reject."""
 
     source: Source
     rules: Rules
     time_ms: int
     most_bytes: int
     schema: pa.Schema
+    erased: KeyedDigests | None = None
 
     @cached_property
     def _judges(self) -> dict[bool, Judge]:
         """By whether the record is of CSV, where all that is a number stands as one."""
         csv = self.rules.without_numbers_in_text()
         return {
-            False: Judge(self.rules, self.time_ms, by_line=True),
-            True: Judge(csv, self.time_ms, by_line=True),
+            False: Judge(self.rules, self.time_ms, by_line=True, erased=self.erased),
+            True: Judge(csv, self.time_ms, by_line=True, erased=self.erased),
         }
 
     def judged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

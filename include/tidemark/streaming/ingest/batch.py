@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.judge.erased import KeyedDigests
 from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.sources.kinds import row_origin
@@ -19,7 +20,7 @@ class Batch:
 
     `max_line_bytes`: larger lines are rejected, none where an earlier version committed bronze.
     `never_read`: parts with a verdict of the try that committed bronze, which has no row of them.
-    `jump_after_us`: its `Committed.jump_after_us`.
+    `jump_after_us`: its `Committed.jump_after_us`. `erased`: what erasures reject.
     """
 
     pipeline: Pipeline
@@ -33,6 +34,7 @@ class Batch:
     max_line_bytes: int | None
     never_read: frozenset[str] = frozenset()
     jump_after_us: int | None = None
+    erased: KeyedDigests | None = None
 
     @property
     def source(self) -> Source:

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced, TidemarkError
+from tidemark.judge.erased import KeyedDigests
 from tidemark.judge.rules import rules_of
 from tidemark.operators.operator import listed
 from tidemark.pipeline.model import Pipeline
@@ -56,6 +57,7 @@ class Ingest:
     """One run's reading of the source. `rows` adds up what its batches judged.
 
     `scheduled_ms` is the scheduled time of the run `run_id`, in milliseconds since 1970, UTC.
+    `erased`: what erasures reject.
     """
 
     pipeline: Pipeline
@@ -65,6 +67,7 @@ class Ingest:
     checkpoint: Checkpoint
     scheduled_ms: int
     run_id: str | None = None
+    erased: KeyedDigests | None = None
     rows: Rows = field(default_factory=Rows)
 
 
@@ -91,6 +94,7 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
                 number,
                 ingest.checkpoint.offsets(number).batch_time_ms,
                 ingest.streamed.placed.settings.max_line_bytes,
+                erased=ingest.erased,
             )
             report.note, rows = _write_batch(spark, ingest, batch)
             if of_batches > 1:

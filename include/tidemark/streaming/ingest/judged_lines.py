@@ -114,6 +114,7 @@ def judge_lines(
         sys.maxsize if batch.max_line_bytes is None else batch.max_line_bytes,
         keeps_lines,
         by_line=False,
+        erased=batch.erased,
     )
     with judging(batch.checkpoint, batch.number) as crashed:
         by = replace(by, by_line=crashed)

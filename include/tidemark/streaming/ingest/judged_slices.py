@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.judge.arrow import Array
+from tidemark.judge.erased import KeyedDigests
 from tidemark.judge.judge import Judge, rejected_rows
 from tidemark.judge.records import RecordReader
 from tidemark.judge.rules import TIMESTAMP, Rules
+from tidemark.pipeline.reasons import ERASED
 from tidemark.sources.source import (
     AS_READ,
     DETAIL,
@@ -45,6 +47,7 @@ class BatchRules:
     """What the lines of a batch are judged by: plain data, which can be sent to a task.
 
     `keeps_lines`: accepted rows have their line with them. `by_line`: by the exact tier alone.
+    `erased`: what erasures reject.
     """
 
     rules: Rules
@@ -54,6 +57,7 @@ class BatchRules:
     max_line_bytes: int
     keeps_lines: bool
     by_line: bool
+    erased: KeyedDigests | None = None
 
 
 @dataclass
@@ -95,7 +99,7 @@ def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     if one.estimated_bytes > _NAMED_BYTES:
         print(f"reading {one.label}", file=sys.stderr, flush=True)
     rules = by.rules if one.numbers_in_text else by.rules.without_numbers_in_text()
-    judge = Judge(rules, by.batch_time_ms, by.by_line)
+    judge = Judge(rules, by.batch_time_ms, by.by_line, by.erased)
     rows_are_records = by.rules.when is None and by.rules.explode is None
     reader = None if rows_are_records else RecordReader(by.rules)
     # Rows that have types need no lines, unless these are kept or taken apart, or a try crashed.
@@ -192,8 +196,13 @@ def _rejected_by_kind(by: BatchRules, lines: pa.Table) -> JudgedLines:
 
 
 def _rejects(by: BatchRules, lines: pa.Table, verdicts: pa.Table) -> pa.Table:
-    """These lines with the verdicts on them, in the columns of rejects but `repeats`."""
-    text, no_text = _texts(lines[LINE].combine_chunks())
+    """These lines with the verdicts on them, in the columns of rejects but `repeats`; without its
+    text what an erasure rejects."""
+    given = lines[LINE].combine_chunks()
+    if by.erased is not None:
+        kept = pc.not_equal(verdicts["reason"].combine_chunks(), pa.scalar(ERASED))
+        given = pc.if_else(kept, given, pa.scalar(None, given.type))
+    text, no_text = _texts(given)
     columns = [verdicts["reason"], verdicts["detail"], text, no_text, verdicts["event_time"]]
     names = ["reason", "detail", "raw", "raw_bytes", "event_time"]
     where = _where_from(by, lines)

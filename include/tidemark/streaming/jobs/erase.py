@@ -6,8 +6,9 @@ begun.
 The life of an erasure, under the pipeline's lease:
 1. find the rows, and refuse what cannot be done;
 2. compute what gold of each table would be without them, and hold that to the table's checks;
-3. write the rows that stay beside those that go, keep the plan, in which no value stands, and stop
-   the pipeline: nothing else of it runs until 8;
+3. write the rows that stay beside those that go, keep the plan, in which no value stands but keyed
+   digests where such rows are to be rejected, and stop the pipeline: nothing else of it runs until
+   8;
 4. one commit for each table that rows go of (`recompute/erase/record.py`);
 5. each table begins a generation from bronze, and its views follow;
 6. the ledger gets a line and `ops/upkeep` a row, all is looked at again, and its record is kept;
@@ -28,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.errors import ErasureRefused, ErasureUnproven, ViewBroken
 from tidemark.gold.views import write_views
+from tidemark.ledger.erased import Digests
 from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.model import DeltaSource, FilesSource
 from tidemark.printed import counted
@@ -73,6 +75,7 @@ from tidemark.streaming.jobs.without_rows import (
 )
 from tidemark.streaming.recompute.computed import RowsLeftOut
 from tidemark.streaming.recompute.erasure import ToErase, to_erase, written
+from tidemark.streaming.recompute.kept_digests import digests_to_keep
 
 _UNTOUCHED = "Nothing was changed."
 _ADVICE = (
@@ -83,10 +86,12 @@ _ADVICE = (
 
 @dataclass
 class ErasedSoFar(WithoutRows):
-    """What an erasure has done so far; `found` are the rows that go, where they were looked for."""
+    """What an erasure has done so far; `found` are the rows that go, where they were looked for,
+    `kept` the digests by which they are rejected when they come again."""
 
     change: Erasure | None = None
     found: ToErase | None = None
+    kept: Digests | None = None
     goes: dict[str, int] = field(default_factory=dict)
     stays: tuple[str, ...] = ()
 
@@ -107,6 +112,11 @@ class ErasedSoFar(WithoutRows):
     @property
     def sources(self) -> tuple[str, ...]:
         return () if self.found is None else self.found.sources
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        kept = self.kept if self.change is None else self.change.again
+        return () if kept is None else tuple(name for name, _ in kept.columns)
 
     @property
     def windows(self) -> dict[str, int]:
@@ -237,6 +247,8 @@ def _plan(act: JobAct[EraseRequest], spark: SparkSession, done: ErasedSoFar) -> 
     _check_no_other_readers(run)
     with progress.stage("find rows"), progress.tasks_of(spark):
         done.found = found = to_erase(spark, run, asked, bronze.version(), act.started)
+    if asked.reject_again:
+        done.kept = digests_to_keep(spark, run, asked.where)
     if found.bronze is not None:
         check_not_frozen(run, found.bronze.first)
     compare(spark, run, RowsLeftOut(asked.where, found.held), progress, done)
@@ -264,6 +276,7 @@ def _planned(act: JobAct[EraseRequest], done: ErasedSoFar) -> Erasure:
         reason=(act.asked.reason or "").strip(),
         erased=written(done.found, run, stamp),
         tables=started_tables(run),
+        again=done.kept,
     )
 
 

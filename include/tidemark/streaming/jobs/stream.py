@@ -18,6 +18,7 @@ from tidemark.quality.validate import check_none_failed, validate_result
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.recompute.retract.refusals import check_followed_as_begun
 from tidemark.runs.contract.check import admit
+from tidemark.runs.erased_again import erased_again
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import try_to_record_run
@@ -83,6 +84,7 @@ def run_once(
             admitted = admit(run.pipeline, run.settings)
             run = replace(run, pipeline=admitted.pipeline, fence=lease.check)
             check_followed_as_begun(run)
+            erased_again(run.pipeline, run.settings, run.warehouse)
             for line in admitted.messages:
                 progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:

@@ -9,7 +9,7 @@ row of its own batch repeats it still.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pyarrow.dataset as ds
@@ -39,6 +39,7 @@ from tidemark.recompute.replay.result import NOT_JUDGED, Outcomes, Staying
 from tidemark.recompute.retract.refusals import changed_up_to
 from tidemark.runs.acceptance import this_user
 from tidemark.runs.contract.check import admit
+from tidemark.runs.erased_again import erased_again
 from tidemark.runs.losses import check_losses
 from tidemark.runs.requests import ReplayRequest
 from tidemark.runs.run import Run
@@ -133,7 +134,8 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
     ReplayRefused where the file that mends them does not fit them."""
     tables = run.warehouse
     bronze, rejects = tables.bronze.existing().version(), tables.rejects.existing().version()
-    batch, held = _batch(run, now), _held(spark, run, rejects)
+    erased = erased_again(run.pipeline, run.settings, run.warehouse)
+    batch, held = replace(_batch(run, now), erased=erased), _held(spark, run, rejects)
     changed = changed_up_to(run)
     if asked.mended is None:
         rows = _as_read(held, asked.of, changed)
@@ -163,7 +165,8 @@ def rejudge(spark: SparkSession, run: Run, asked: ReplayRequest, now: datetime) 
 def rows_of_rejects(rejects: DataFrame, run: Run, now: datetime) -> DataFrame:
     """What the texts of rejects give by today's columns, each text for itself: the one that was
     read, and the one that mended it. `id` as REJECT_ID, and where a text gives a row, bronze's
-    columns of it, also where a rule would reject it; the others have a `_reason`."""
+    columns of it, also where a rule would reject it; the others have a `_reason`. What
+    an erasure rejects gives one too."""
     texts = rejects.withColumn("raw_bytes", F.coalesce("raw_bytes", F.col("raw").cast("binary")))
     if MENDED in rejects.columns:
         # It is whole, also where what was read was too large to be.
@@ -180,7 +183,7 @@ def _lines(rows: DataFrame, run: Run, batch: Batch) -> DataFrame:
     if isinstance(source, KafkaSource):
         most = min(most, source.kafka.max_message_bytes)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    by = Rejudging(source, batch.rules, batch.time_ms, most, arrow)
+    by = Rejudging(source, batch.rules, batch.time_ms, most, arrow, batch.erased)
     return rows.mapInArrow(by.judged, schema)
 
 

@@ -32,6 +32,7 @@ from tidemark.runs.clocks import check_ticks, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.contract import Seed
 from tidemark.runs.contract.recorded import begun_from
+from tidemark.runs.erased_again import erased_again
 from tidemark.runs.lookups import copy_lookups
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.reads_others import note_as_reader
@@ -117,6 +118,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
         run_id=run.run_id,
+        erased=erased_again(run.pipeline, run.settings, run.warehouse),
     )
     with ingest.streamed.nothing_passed_over(ingest.checkpoint):
         try:
