@@ -71,7 +71,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Input:
 
 
 def test_a_value_s_late_rows_are_counted_in_older_batches_than_are_shown(own: Input) -> None:
-    place = Place(Path(own.warehouse.places.root).parent)
+    place = Place(Path(own.warehouse.places.root))
     for batch in range(SAMPLE + 2):
         read = Rows(read=1, accepted=1, rejected={})
         append(
@@ -85,7 +85,7 @@ def test_a_value_s_late_rows_are_counted_in_older_batches_than_are_shown(own: In
 
 
 def test_a_reject_that_was_replayed_came_with_the_replay(own: Input) -> None:
-    place = Place(Path(own.warehouse.places.root).parent)
+    place = Place(Path(own.warehouse.places.root))
     rows = Rows(read=2, accepted=1, rejected={"wrong type": 1})
     append(place, IngestNote(query="q", batch=0, rows=rows, run="r0"), [0], [0])
     append(place, ReplayedNote(id=ACT, rows=1), [0], [1])

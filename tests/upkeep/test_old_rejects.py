@@ -37,7 +37,7 @@ from tidemark.storage.delta.dropped_rejects import dropped_text, dropped_to
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import RejectsDroppedNote, note_of
 from tidemark.storage.delta.rows import Rows
-from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.append import append
 from tidemark.streaming.schemas import rejects_schema
 from tidemark.upkeep.maintenance.carry_out import compact_table, drop_rejects
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline, plan_maintenance
@@ -96,7 +96,7 @@ class Batches:
         counts = Rows(read=number + 1, rejected={"malformed": number + 1})
         note = commit_note(QUERY, number, counts, Reading((), (), {}), None, 0)
         table = pa.Table.from_pylist(rows, self.columns)
-        append(table, Append(self.rejects, QUERY, number, note))
+        append(table, self.rejects, QUERY, number, note)
 
     def maintain(self, now: datetime = NOW) -> MaintenancePlan:
         plans = maintain_pipeline(self.place.pipeline, self.place.settings, "m", now)

@@ -97,7 +97,7 @@ def answer(sql: str, schema: pa.Schema | None = None, **given: Any) -> pa.Table:
 
 
 def answers(sql: str, values: Sequence[object] = (), **given: Any) -> list[tuple[Any, ...]]:
-    """The same as tuples; `values` are those of the question's parameters."""
+    """Rows as tuples; `values` are those of the question's parameters."""
     with _given(given) as connection:
         found: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
         return found

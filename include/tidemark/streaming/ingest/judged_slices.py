@@ -61,7 +61,7 @@ class BatchRules:
 
 
 @dataclass
-class JudgedRows(Generic[Part]):
+class JudgedParts(Generic[Part]):
     """Judged lines, as parts of rows, and how many records there were (`read`); `counts`: which of
     them are not judged, or became several lines. Of parts of the source in `unreadable`, with the
     cause, no line is among them."""
@@ -84,7 +84,7 @@ class JudgedRows(Generic[Part]):
 
 
 @dataclass
-class JudgedLines(JudgedRows[pa.Table]):
+class JudgedLines(JudgedParts[pa.Table]):
     """In memory: `accepted` has the declared columns, `_extra`, `_event_date`, where each row comes
     from, and the line where it is kept; `rejected` the columns of rejects but `repeats`."""
 

@@ -20,7 +20,7 @@ from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.ingest.judged_slices import (
     BatchRules,
     JudgedLines,
-    JudgedRows,
+    JudgedParts,
     judged_slice,
 )
 
@@ -48,7 +48,7 @@ class FilesTo:
 
 
 @dataclass
-class TaskFiles(JudgedRows[WrittenFile]):
+class TaskFiles(JudgedParts[WrittenFile]):
     """What tasks return: files that no commit has added (of accepted rows none where these were
     only counted), and an error that is not a part's own fault."""
 
