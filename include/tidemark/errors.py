@@ -178,6 +178,15 @@ class RemovalRefused(TidemarkError):
     """What a pipeline wrote cannot be removed as it is; the message says why."""
 
 
+class RenameRefused(TidemarkError):
+    """A pipeline cannot get another name as it is; the message says why."""
+
+
+class RenameUnfinished(TidemarkError):
+    """A pipeline was being renamed, and that was not finished. The message says how to finish
+    it."""
+
+
 class ActRefused(TidemarkError):
     """Somebody does what the settings let others do; the message says whom."""
 

@@ -401,6 +401,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "migrate": [],
     "rewind": [of_runs_to_go_back_to],
     "remove": [of_a_removal],
+    "rename": [],
     "retract": [],
     "erase": [],
     "audit": [],

@@ -33,6 +33,7 @@ from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
 from tests.sources.kafka.test_registry_topics import KILLS as SCHEMAS
 from tests.sources.test_moved_root import KILLS as MOVES
 from tests.storage.test_ops_place import KILLS as MOVED_OPS
+from tests.upkeep.test_renaming import KILLS as RENAMES
 from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
@@ -75,6 +76,7 @@ FUNCTIONS = {
     "remove_folder",
     "convert_to_deltalake",
     "copy_file",
+    "rename_folder",
 }
 METHODS = {
     "save", "saveAsTable", "insertInto", "writeTo", "toTable", "delete", "merge", "vacuum",
@@ -257,6 +259,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *MOVED_OPS,
         *MOVES,
         *REMOVALS,
+        *RENAMES,
         *REWINDS,
         *SCHEMAS,
         *VIEWS,

@@ -25,6 +25,7 @@ from tidemark.cli.page import page
 from tidemark.cli.publish import publish
 from tidemark.cli.rejects import rejects
 from tidemark.cli.remove import remove
+from tidemark.cli.rename import rename
 from tidemark.cli.retract import retract
 from tidemark.cli.rewind import rewind
 from tidemark.cli.root import root_app
@@ -54,6 +55,7 @@ app.command()(ops)
 app.command()(page)
 app.command()(maintain)
 app.command()(remove)
+app.command()(rename)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")

@@ -42,7 +42,7 @@ def check_granted(pipeline: Pipeline, settings: Settings) -> None:
 
 def why_not_granted(place: str, settings: Settings) -> str | None:
     """Why no pipeline may read there, and the line that grants it; None where one may."""
-    if any(_is_below(place, one) for one in (settings.root, *settings.sources)):
+    if any(is_below(place, one) for one in (settings.root, *settings.sources)):
         return None
     lines = json.dumps([*settings.sources, _folder_of(place)], ensure_ascii=False)
     return (
@@ -52,7 +52,8 @@ def why_not_granted(place: str, settings: Settings) -> str | None:
     )
 
 
-def _is_below(place: str, folder: str) -> bool:
+def is_below(place: str, folder: str) -> bool:
+    """Does a place lie in a folder, or is it that, by their names?"""
     names, above = _names(place), _names(folder)
     return names[: len(above)] == above and not {".", ".."} & set(map(unquote, names))
 

@@ -76,7 +76,7 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
         part = place.removeprefix(f"{folder}/").partition("/")[0]
         files, size = sizes.get(part, (0, 0))
         sizes[part] = files + 1, size + facts.size
-    return Removal(pipeline, sizes, tuple(_reads(pipeline, settings)))
+    return Removal(pipeline, sizes, tuple(noted_readings(pipeline, settings)))
 
 
 def _known(pipeline: str, settings: Settings) -> Warehouse:
@@ -93,7 +93,8 @@ def _known(pipeline: str, settings: Settings) -> Warehouse:
     return warehouse
 
 
-def _reads(pipeline: str, settings: Settings) -> Iterator[tuple[str, OtherReader]]:
+def noted_readings(pipeline: str, settings: Settings) -> Iterator[tuple[str, OtherReader]]:
+    """Whose bronze tables of a pipeline are noted to join with."""
     for name, is_folder in sorted(list_folder(settings.root, settings.storage_options).items()):
         if is_folder:
             readers = other_readers(Warehouse.of(name, settings))

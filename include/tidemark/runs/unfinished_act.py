@@ -1,5 +1,5 @@
-"""A rewind, a retraction, an erasure, a replay of rejects or the following of changes of the
-source that was begun and not finished: nothing else of the pipeline runs meanwhile.
+"""A rewind, a retraction, an erasure, a replay of rejects, the following of changes of the source
+or a rename that was begun and not finished: nothing else of the pipeline runs meanwhile.
 
 Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
 So a file names the act that works, and whoever takes the pipeline's lease looks for it. All kinds
@@ -14,6 +14,7 @@ from enum import StrEnum
 from tidemark.commit_point import commit_point
 from tidemark.errors import (
     ErasureUnfinished,
+    RenameUnfinished,
     ReplayUnfinished,
     RetractionUnfinished,
     RewindUnfinished,
@@ -33,6 +34,7 @@ class ActKind(StrEnum):
     REPLAY = "replay"
     FOLLOWING = "following"
     ERASURE = "erasure"
+    RENAME = "rename"
 
 
 _UNFINISHED = {
@@ -41,6 +43,7 @@ _UNFINISHED = {
     ActKind.REPLAY: ReplayUnfinished,
     ActKind.FOLLOWING: RetractionUnfinished,
     ActKind.ERASURE: ErasureUnfinished,
+    ActKind.RENAME: RenameUnfinished,
 }
 
 
@@ -56,6 +59,8 @@ class PipelineAct:
         if self.kind is ActKind.REWIND:
             return rewind_folder(warehouse, self.id)
         places = warehouse.places
+        if self.kind is ActKind.RENAME:
+            return warehouse.file_at(places.folder)
         others = {ActKind.REPLAY: places.replays, ActKind.ERASURE: places.erasures}
         return warehouse.file_at(f"{others.get(self.kind, places.retractions)}/{self.id}")
 
@@ -70,6 +75,10 @@ class PipelineAct:
             return f"Finish it: `tidemark rejects replay {pipeline} --apply`."
         if self.kind is ActKind.ERASURE:
             return f"Finish it: `tidemark erase {pipeline} --apply`."
+        if self.kind is ActKind.RENAME:
+            # Its id: both names, and when.
+            former, name, _ = self.id.split(":", 2)
+            return f"Finish it: `tidemark rename {former} {name} --apply`."
         if self.kind is ActKind.FOLLOWING:
             return f"The next run finishes it: `tidemark run {pipeline}`."
         return (

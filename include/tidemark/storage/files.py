@@ -246,6 +246,12 @@ def remove_folder(uri: str, options: Options) -> None:
     remove_files(list_files(uri, options), options)
 
 
+def rename_folder(uri: str, to: str) -> None:
+    """Give a folder of this machine another name, all of it at once; nothing may be there."""
+    with _naming(uri, "renamed"):
+        Path(local_path(uri)).rename(local_path(to))
+
+
 def _stat(uri: str, options: Options) -> FileFacts | None:
     try:
         with _naming(uri, "read"):

@@ -1,7 +1,7 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
 housekept, one for each state store that was checked, one for each query that was compacted, one for
-each table that was maintained, and one for each rewind of a pipeline, each retraction, each erasure
-and each replay of rejects."""
+each table that was maintained, and one for each rewind of a pipeline, each retraction, each
+erasure, each replay of rejects and each rename."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.commit_point import commit_point
@@ -32,6 +32,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
 REWIND, RETRACT, REPLAY, ERASE = "rewind", "retract", "replay", "erase"
+RENAME = "rename"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),
@@ -138,8 +139,13 @@ def record_upkeep(
 def append_upkeep(upkeep: OpsPlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
-        table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
+        table = ensure_upkeep(upkeep)
         write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
+
+
+def ensure_upkeep(upkeep: OpsPlace) -> DeltaTable:
+    """The table; made where it is missing."""
+    return ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
 
 
 def has_upkeep(upkeep: OpsPlace, pipeline: str, run_id: str) -> bool:

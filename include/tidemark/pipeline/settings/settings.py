@@ -51,7 +51,10 @@ FILE = Path("include/settings.yaml")
 # Who can try all keys can try all names too.
 _SHORTEST_KEY = 32
 # What changes numbers, by the name of its command; a migration may be rolled back.
-ACTS = ("accept", "backfill", "erase", "migrate", "remove", "replay", "retract", "rewind")
+ACTS = (
+    *("accept", "backfill", "erase", "migrate", "remove", "rename", "replay", "retract"),
+    "rewind",
+)
 
 
 def _check_act(name: str) -> None:

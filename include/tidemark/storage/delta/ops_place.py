@@ -159,13 +159,13 @@ def _own_names(place: OpsPlace, shared: DeltaTable, rows: pa.Table) -> list[str]
     """The app transactions of a pipeline: by its name, or by its queries' ids alone. Also of those
     whose rows are gone."""
     own = set(rows["query"].to_pylist()) if "query" in rows.column_names else set()
-    names = set(_transaction_names(place.former, shared.version()))
+    names = set(transaction_names(place.former, shared.version()))
     return sorted(name for name in names if name.startswith(f"{place.pipeline}/") or name in own)
 
 
-def _transaction_names(place: TablePlace, version: int) -> Iterator[str]:
-    """Read from the log's newest checkpoint and the entries behind it: delta-rs tells the version
-    of a name, and no names."""
+def transaction_names(place: TablePlace, version: int) -> Iterator[str]:
+    """The app transactions of a table: read from the log's newest checkpoint and the entries
+    behind it, for delta-rs tells the version of a name, and no names."""
     log = place.folder(LOG)
     names = (uri.rpartition("/")[2] for uri in log.files())
     entries = {name: int(found[1]) for name in names if (found := _ENTRY.fullmatch(name))}

@@ -10,9 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import LeaseLost, TidemarkError
@@ -52,7 +52,7 @@ class Lease:
         self._files, self._record, self._on_lapse, self._now = files, record, on_lapse, now
         self._found: Mapping[int, datetime] = {}
         self._deadline = time.monotonic() + record.seconds
-        self._done, self._writing, self._losing = Event(), Lock(), Lock()
+        self._done, self._writing, self._losing = Event(), RLock(), Lock()
         self._lost: LeaseLost | None = None
         self._trouble = ""
         self._renewing = Thread(target=self._renew_on, name="lease renewal", daemon=True)
@@ -106,6 +106,14 @@ class Lease:
     def remove_lower(self) -> None:
         """Remove the files of the leases before; for `hold_lease`."""
         self._files.remove_below(self.number, self._found)
+
+    def go_along(self, move: Callable[[], object], folder: str) -> None:
+        """Go on at the place to which `move` brings the lease's own folder: no renewal is between
+        both."""
+        with self._writing:
+            self.check()
+            move()
+            self._files = replace(self._files, uri=folder)
 
     @commit_point(
         "fence noted",
@@ -166,9 +174,10 @@ class Lease:
     def _renew(self) -> None:
         # The new end counts from before the request, however long it takes.
         began, at = time.monotonic(), self._now()
-        self.check()
-        end = at + timedelta(seconds=self._record.seconds)
-        self._rewrite(renewed_at=at, expires_at=end)
+        with self._writing:
+            self.check()
+            end = at + timedelta(seconds=self._record.seconds)
+            self._rewrite(renewed_at=at, expires_at=end)
         self._deadline = began + self._record.seconds
 
     def _watch(self) -> None:
