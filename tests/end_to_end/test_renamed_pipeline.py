@@ -211,9 +211,8 @@ def test_it_goes_on_as_its_twin_does(spark: SparkSession, story: Story) -> None:
     left = files_holding(Path(place.places.folder), FORMER)
     assert [one for one in left if not HISTORY.match(one)] == []
     assert files_holding(place.root / OTHER, FORMER) == []
-    for name in ("ledger", "runs", "batches", "upkeep", "quality"):
-        rows = place.table(getattr(place.places, name)).to_pylist()
-        assert {one["pipeline"] for one in rows} == {NAME}
+    for name in ("ledger", "runs", "upkeep", "quality"):
+        assert {one["pipeline"] for one in rows_of(place, name)} == {NAME}
     (act,) = [one for one in rows_of(place, "upkeep") if one["kind"] == "rename"]
     assert (act["verdict"], act["reason"]) == (f"was {FORMER}", "a better name")
 

@@ -93,8 +93,8 @@ class Renaming:
 def plan_rename(former: str, name: str, settings: Settings) -> Renaming:
     """What there is to do; only reads.
 
-    RenameRefused where it cannot be done, or not exactly; what `check_no_unfinished_act` raises of
-    other acts; LeaseHeld while something works on the pipeline. RootMissing, PipelineInvalid.
+    RenameRefused where it cannot be done, or not exactly; RenameUnfinished where the pipeline was
+    to get another name; LeaseHeld while something works on it. RootMissing, PipelineInvalid.
     """
     check_root(settings)
     pipeline = _renamed_file(former, name, settings)
@@ -138,7 +138,7 @@ def _renamed_file(former: str, name: str, settings: Settings) -> Pipeline:
 
 
 def _begun(warehouse: Warehouse, former: str, name: str) -> PipelineAct | None:
-    """The same rename, where it was begun and its mark lies here; another act is in the way."""
+    """This rename, where it was begun and its mark lies here; any other act is in the way."""
     act, pipeline = unfinished_act(warehouse), warehouse.places.pipeline
     if act is None or (act.kind is ActKind.RENAME and act.id.split(":")[:2] == [former, name]):
         return act
