@@ -97,7 +97,7 @@ def answer(sql: str, schema: pa.Schema | None = None, **given: Any) -> pa.Table:
 
 
 def answers(sql: str, values: Sequence[object] = (), **given: Any) -> list[tuple[Any, ...]]:
-    """Rows as tuples; `values` are those of the question's parameters."""
+    """What such a question gives as tuples, with these values of its parameters."""
     with _given(given) as connection:
         found: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
         return found
