@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Any, cast
 
 from tidemark.pipeline.source_files import is_uri
 
@@ -18,16 +17,6 @@ FIRST_GENERATION = 1
 _LONGEST_NAME = 180
 
 
-class _Below(property):
-    """A place by its name from the pipeline's folder on."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(lambda places: f"{places.folder}/{name}")
-
-    def __get__(self, of: Any, kind: Any = None) -> str:  # type: ignore[override]  # not of None
-        return cast("str", super().__get__(of, kind))
-
-
 @dataclass(frozen=True)
 class Places:
     """The places of one pipeline. Local ones are absolute paths, remote ones URIs.
@@ -38,59 +27,34 @@ class Places:
     root: str
     pipeline: str
 
-    # The Delta table of accepted rows.
-    bronze = _Below("bronze")
-    # The folder of files that name the tables of other pipelines which read bronze.
-    other_readers = _Below("bronze.readers")
-    # The Delta table of rejected rows, with the reason.
-    rejects = _Below("rejects")
-    # The folder of the checkpoints of all queries, and of their contracts.
-    checkpoints = _Below("checkpoints")
-    # The folder of result files.
-    results = _Below("results")
-    # The folder of what rewinds of the pipeline keep: the backup and the plan of each.
-    rewinds = _Below("rewinds")
-    # The Delta table of rows that were taken out of bronze.
-    retracted = _Below("retracted")
-    # The Delta table of rejects that came to bronze after all.
-    replayed = _Below("replayed")
-    # The folder of what replays of rejects keep: the plan of each.
-    replays = _Below("replays")
-    # The folder of what retractions of the pipeline keep: the plan of each.
-    retractions = _Below("retractions")
-    # The folder of what erasures of the pipeline keep: a record of each, and the plan of one that
-    # is not finished.
-    erasures = _Below("erasures")
-    # The file of how the pipeline stood when the last act on it ended.
-    status = _Below("status.json")
-    # The file that keeps how Spark types the columns of the pipeline's tables.
-    planned_columns = _Below("planned_columns.json")
-    # The folder of the lease, which one run at a time holds.
-    lease = _Below("lease")
-    # The folder of the Delta tables that account for what the pipeline did. A table of the pipeline
-    # may be called `ops` as well: its folders are beside these.
-    ops = _Below("ops")
-    # The folder of the Data Docs of the pipeline's runs, a folder for each.
-    data_docs = _Below("data_docs")
-    # The Delta table in which the pipeline accounts for its rows.
-    ledger = _Below("ops/ledger")
-    # The Delta table of the pipeline's runs.
-    runs = _Below("ops/runs")
-    # The Delta table of what offset logs said of the batches of its tables.
-    batches = _Below("ops/batches")
-    # The Delta table of the upkeep of its checkpoints and tables.
-    upkeep = _Below("ops/upkeep")
-    # The Delta table of what its checks said.
-    quality = _Below("ops/quality")
-
     @property
     def folder(self) -> str:
         """The folder that holds all that the pipeline writes."""
         return f"{self.root}/{self.pipeline}"
 
+    @property
+    def bronze(self) -> str:
+        """The Delta table of accepted rows."""
+        return f"{self.folder}/bronze"
+
+    @property
+    def other_readers(self) -> str:
+        """The folder of files that name the tables of other pipelines which read bronze."""
+        return f"{self.folder}/bronze.readers"
+
     def lookup(self, name: str) -> str:
         """The Delta table that is the pipeline's copy of a lookup. No table has such a folder."""
         return f"{self.folder}/bronze.lookups/{name}"
+
+    @property
+    def rejects(self) -> str:
+        """The Delta table of rejected rows, with the reason."""
+        return f"{self.folder}/rejects"
+
+    @property
+    def checkpoints(self) -> str:
+        """The folder of the checkpoints of all queries, and of their contracts."""
+        return f"{self.folder}/checkpoints"
 
     @property
     def ingest_checkpoint(self) -> str:
@@ -138,9 +102,96 @@ class Places:
         return f"{self.results}/{_file_name(run_id)}{suffix}.json"
 
     @property
+    def results(self) -> str:
+        """The folder of result files."""
+        return f"{self.folder}/results"
+
+    @property
+    def rewinds(self) -> str:
+        """The folder of what rewinds of the pipeline keep: the backup and the plan of each."""
+        return f"{self.folder}/rewinds"
+
+    @property
+    def retracted(self) -> str:
+        """The Delta table of rows that were taken out of bronze."""
+        return f"{self.folder}/retracted"
+
+    @property
+    def replayed(self) -> str:
+        """The Delta table of rejects that came to bronze after all."""
+        return f"{self.folder}/replayed"
+
+    @property
+    def replays(self) -> str:
+        """The folder of what replays of rejects keep: the plan of each."""
+        return f"{self.folder}/replays"
+
+    @property
+    def retractions(self) -> str:
+        """The folder of what retractions of the pipeline keep: the plan of each."""
+        return f"{self.folder}/retractions"
+
+    @property
+    def erasures(self) -> str:
+        """The folder of what erasures of the pipeline keep: a record of each, and the plan of one
+        that is not finished."""
+        return f"{self.folder}/erasures"
+
+    @property
+    def status(self) -> str:
+        """The file of how the pipeline stood when the last act on it ended."""
+        return f"{self.folder}/status.json"
+
+    @property
+    def planned_columns(self) -> str:
+        """The file that keeps how Spark types the columns of the pipeline's tables."""
+        return f"{self.folder}/planned_columns.json"
+
+    @property
+    def lease(self) -> str:
+        """The folder of the lease, which one run at a time holds."""
+        return f"{self.folder}/lease"
+
+    @property
+    def ops(self) -> str:
+        """The folder of the Delta tables that account for what the pipeline did. A table of the
+        pipeline may be called `ops` as well: its folders are beside these."""
+        return f"{self.folder}/ops"
+
+    @property
     def shared_ops(self) -> str:
         """The folder of the tables in which all pipelines had these rows before."""
         return f"{self.root}/ops"
+
+    @property
+    def ledger(self) -> str:
+        """The Delta table in which the pipeline accounts for its rows."""
+        return f"{self.ops}/ledger"
+
+    @property
+    def runs(self) -> str:
+        """The Delta table of the pipeline's runs."""
+        return f"{self.ops}/runs"
+
+    @property
+    def batches(self) -> str:
+        """The Delta table of what offset logs said of the batches of its tables."""
+        return f"{self.ops}/batches"
+
+    @property
+    def upkeep(self) -> str:
+        """The Delta table of the upkeep of its checkpoints and tables."""
+        return f"{self.ops}/upkeep"
+
+    @property
+    def quality(self) -> str:
+        """The Delta table of what its checks said."""
+        return f"{self.ops}/quality"
+
+    @property
+    def data_docs(self) -> str:
+        """The folder of the Data Docs of the pipeline's runs, a folder for each."""
+        return f"{self.folder}/data_docs"
 
     def docs_of(self, run_id: str) -> str:
         """The folder of one run's Data Docs."""
