@@ -364,7 +364,7 @@ def test_a_total_that_a_line_does_not_tell_is_no_sum_of_the_others(tmp_path: Pat
         LedgerLine(STREAM, "s", 0, table="per_10m", batch=0),
         stream(1),
     ]
-    place = OpsPlace(str(tmp_path / "ledger"))
+    place = OpsPlace(f"{tmp_path}/ledger")
     replace_ledger(place, "clicks", lines, SCHEDULED)
     assert (report := read_ledger(place, "clicks", 1)) is not None
     assert [row[-1] for row in report.totals] == [

@@ -49,7 +49,7 @@ def rows_told(own: Input, late: frozenset[int]) -> RowsOfInput:
         return told._told(connection, own, "FROM rows_of_it", "at")
 
 
-def append(place: Place, note: Any, batches: list[int], places: list[int]) -> None:
+def append(own: Input, note: Any, batches: list[int], places: list[int]) -> None:
     rows = {
         "at": pa.array([AT] * len(places), pa.timestamp("us", "UTC")),
         "_file": ["f"] * len(places),
@@ -58,7 +58,9 @@ def append(place: Place, note: Any, batches: list[int], places: list[int]) -> No
         "_batch_time": pa.array([AT] * len(places), pa.timestamp("us", "UTC")),
     }
     noted = CommitProperties(custom_metadata=as_metadata(note)) if note else None
-    write_deltalake(place.places.bronze, pa.table(rows), mode="append", commit_properties=noted)
+    write_deltalake(
+        own.warehouse.bronze.uri, pa.table(rows), mode="append", commit_properties=noted
+    )
 
 
 @pytest.fixture
@@ -71,11 +73,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Input:
 
 
 def test_a_value_s_late_rows_are_counted_in_older_batches_than_are_shown(own: Input) -> None:
-    place = Place(Path(own.warehouse.places.root))
     for batch in range(SAMPLE + 2):
         read = Rows(read=1, accepted=1, rejected={})
         append(
-            place, IngestNote(query="q", batch=batch, rows=read, run=f"r{batch}"), [batch], [batch]
+            own, IngestNote(query="q", batch=batch, rows=read, run=f"r{batch}"), [batch], [batch]
         )
     told = rows_told(own, frozenset(range(SAMPLE + 2)))
     assert explain._with_late(value("r0"), [told]).late == 1
@@ -85,10 +86,9 @@ def test_a_value_s_late_rows_are_counted_in_older_batches_than_are_shown(own: In
 
 
 def test_a_reject_that_was_replayed_came_with_the_replay(own: Input) -> None:
-    place = Place(Path(own.warehouse.places.root))
     rows = Rows(read=2, accepted=1, rejected={"wrong type": 1})
-    append(place, IngestNote(query="q", batch=0, rows=rows, run="r0"), [0], [0])
-    append(place, ReplayedNote(id=ACT, rows=1), [0], [1])
+    append(own, IngestNote(query="q", batch=0, rows=rows, run="r0"), [0], [0])
+    append(own, ReplayedNote(id=ACT, rows=1), [0], [1])
     one = {"_replay": [ACT], "_batch": pa.array([0], pa.int64()), "_file": ["f"]}
     replayed = pa.table({**one, "_place": pa.array([1], pa.int64())})
     write_deltalake(own.warehouse.replayed.uri, replayed)
