@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kit.running import clicks
+from tidemark.cli import many, run
 from tidemark.cli.without_pandas import leave_pandas_out
 
 PROGRAM = """
@@ -55,6 +58,17 @@ leave_pandas_out_of_a_run(pipeline_from_mapping("clicks", content))
 def test_a_run_keeps_them_only_where_its_checks_need_them(check: str, loaded: str) -> None:
     program = OF_A_RUN.format(check=check, content=clicks())
     assert printed(program) == f"[(3,)]{loaded}\n"
+
+
+def test_what_a_run_without_spark_imports_needs_neither() -> None:
+    imported = [
+        node.module
+        for command in (run, many)
+        for node in ast.walk(ast.parse(inspect.getsource(command)))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidemark.")
+    ]
+    assert "tidemark.runs.without_spark" in imported
+    assert printed(f"leave_pandas_out(); import {', '.join(map(str, imported))}") == "[(3,)]\n"
 
 
 def test_a_process_that_has_loaded_pyarrow_keeps_its_pandas() -> None:

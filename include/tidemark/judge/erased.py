@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
@@ -60,6 +59,10 @@ class KeyedDigests:
 
     def hits(self, rows: pa.Table) -> Any:
         """Which rows have values of a digest, as NumPy's booleans."""
+        # A run that finds nothing new, which asks for the key alone, goes without NumPy
+        # (`cli/without_pandas.py`).
+        import numpy as np
+
         found = np.zeros(len(rows), np.bool_)
         for columns, digests in self.digests.items():
             # Each value is asked once.
