@@ -162,6 +162,18 @@ def test_a_window_closes_a_millisecond_more_than_the_range_behind_the_watermark(
     assert Joins("at", join_table("inner"), "ordered").traits.closed_to_ms(0) == 0
 
 
+def test_a_seal_waits_for_the_later_rows_of_both_sides_and_for_the_range() -> None:
+    for delay, other in ((10, 3), (3, 10)):
+        operator = Joins(
+            "at",
+            join_table("inner", before=4, after=7),
+            "ordered",
+            other_delay=timedelta(minutes=other),
+        )
+        waits = operator.traits.seal_delay(timedelta(minutes=delay))
+        assert waits == timedelta(minutes=10 + 7)
+
+
 def test_no_row_of_the_other_side_before_what_is_needed_matches_an_open_window() -> None:
     operator = Joins("at", join_table("left", before=3), "ordered")
     first = operator.first_open_start(epoch_ms(DAY + timedelta(hours=1)))
