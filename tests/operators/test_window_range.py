@@ -20,7 +20,7 @@ from tidemark.recompute.audit_range import audited_range
 from tidemark.recompute.backfill_range import backfill_range
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
-MINUTE = timedelta(minutes=1)
+MINUTE, TICK = timedelta(minutes=1), timedelta(microseconds=1)
 TUMBLING = Window(length=10 * MINUTE)
 SLIDING = Window(length=15 * MINUTE, slide=5 * MINUTE)
 
@@ -74,6 +74,20 @@ def test_a_row_is_in_each_window_that_its_time_lies_in_also_where_one_starts_bef
 
 def table(window: Window, **changes: Any) -> Windows:
     return Windows("at", WindowTable(window=window, **changes))
+
+
+@given(st.integers(1, 12), st.integers(0, 30), st.integers(0, 40))
+def test_no_row_is_in_more_windows_than_a_batch_is_said_to_emit_for_each(
+    slide: int, longer: int, offset: int
+) -> None:
+    window = sliding(slide, longer, offset)
+    numbers = set()
+    for minute in range(slide):
+        event = at(0) + minute * MINUTE
+        held = starting_in(window, event - window.length + TICK, event + TICK)
+        assert held is not None
+        numbers.add((held.last_start - held.first_start) // window.slide + 1)
+    assert table(window).traits.emits_per_row == max(numbers)
 
 
 def test_a_backfill_of_closed_windows_is_allowed_to_the_last_one() -> None:
