@@ -73,6 +73,7 @@ def typed_rows(draw: st.DrawFn) -> tuple[dict[str, str], list[Row]]:
     return types, rows
 
 
+@pytest.mark.slow
 @given(typed_rows())
 def test_each_column_has_its_type_and_is_required_where_each_row_has_it(
     drawn: tuple[dict[str, str], list[Row]],

@@ -129,7 +129,9 @@ def without_a_log_entry(windows: Windows, chance: Random) -> None:
         entry.unlink()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
+)
 def test_a_view_is_its_rows_of_gold_after_each_change_of_it(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

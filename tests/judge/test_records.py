@@ -117,6 +117,7 @@ RECORDS = st.tuples(
 ).map(lambda parts: "{" + ",".join(f'"{n}": {v}' for n, v in parts[0]) + "}" + parts[1])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(RECORDS, min_size=1, max_size=8), path=st.sampled_from(["type", "a.type"]))
 def test_many_at_once_are_chosen_as_one_by_one(lines: list[str], path: str) -> None:

@@ -92,6 +92,7 @@ def test_clocks_that_were_others_within_a_month_bound_days_otherwise_and_no_mont
 INSTANTS = st.datetimes(datetime(2024, 1, 2), datetime(2024, 12, 30), timezones=st.just(UTC))
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.sampled_from(("day", "week", "month", "quarter", "year")),

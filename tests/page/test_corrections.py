@@ -49,7 +49,9 @@ def run_row(run: str, number: int, published: bool) -> dict[str, Any]:
     return {"run": run, "started_at": at(12) + timedelta(minutes=number), "tables": tables}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+)
 def test_corrections_are_those_that_golds_versions_show(tmp_path: Path, seed: int) -> None:
     draw, windows, runs = random.Random(seed), Windows(tmp_path), []
     totals: dict[tuple[int, str], int] = {}

@@ -202,6 +202,7 @@ def _hangs_up() -> Iterator[tuple[int, list[object]]]:
             serving.join()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_is_told_until_it_is_back(place: Place) -> None:
     with _hangs_up() as (port, calls):
         options = {

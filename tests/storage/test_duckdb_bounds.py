@@ -130,6 +130,7 @@ def process(folder: Path, how: str) -> subprocess.Popen[str]:
     return started
 
 
+@pytest.mark.slow
 def test_each_process_has_a_folder_of_its_own_and_removes_those_of_ended_ones(
     tmp_path: Path,
 ) -> None:

@@ -135,6 +135,7 @@ def test_its_commits_are_those_that_delta_rs_tells(
         commit(tmp_path / "t", 5_000, "a")
 
 
+@pytest.mark.slow
 def test_commits_are_read_as_far_as_somebody_asks_and_once(tmp_path: Path) -> None:
     # Those behind the checkpoint of the hundredth are read to open it.
     table_at(tmp_path / "t", 130)

@@ -51,8 +51,10 @@ POINTS = (
     "reader of another bronze forgotten",
     "pipeline released after an act",
 )
-KILLS: list[tuple[str, Literal["before", "after"]]] = [
-    (point, when) for point in POINTS for when in ("before", "after")
+KILLS = [
+    pytest.param(point, when, marks=() if "folder" in point else pytest.mark.slow)
+    for point in POINTS
+    for when in ("before", "after")
 ]
 
 

@@ -191,6 +191,7 @@ def rows_of_file(file: Path, source: dict[str, Any], by_line: bool, most: int) -
 TABLES = {"all": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
 
 
+@pytest.mark.slow
 @settings(max_examples=250, suppress_health_check=list(HealthCheck), deadline=None)
 @given(case=cases(), most=st.sampled_from([10_000_000, 3_000]))
 def test_typed_rows_are_judged_as_their_lines_one_by_one(
@@ -264,6 +265,7 @@ def csv_cases(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     return source, text
 
 
+@pytest.mark.slow
 @settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
 @given(case=csv_cases(), most=st.sampled_from([10_000_000, 300]))
 def test_records_of_csv_are_judged_as_their_lines_one_by_one(
@@ -316,6 +318,7 @@ CELLS_OF_NUMBERS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     cells=st.lists(st.tuples(CELLS_OF_NUMBERS, st.booleans()), min_size=1, max_size=6),

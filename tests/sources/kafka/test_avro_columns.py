@@ -373,6 +373,7 @@ def assert_same(case: Case, most: int = 10**7) -> Any:
     return fast
 
 
+@pytest.mark.slow
 @settings(max_examples=250, suppress_health_check=list(HealthCheck), deadline=None)
 @given(case=cases(), most=mostly(st.just(10**7), st.integers(50, 3_000)))
 def test_values_of_any_schema_are_judged_as_their_lines(case: Case, most: int) -> None:
