@@ -81,7 +81,7 @@ ASKED_FOR = ("state_settings", "compaction")
 # Not below the folder of the results: what a failure leaves there, with its logs, is no result.
 WORK = REPOSITORY / ".tidemark" / "bench" / "work"
 # In the order of the page. What is measured with another figure stands behind it.
-_WITH = {"fixed_cost": "steps", "airflow": "tasks"}
+_WITH = {"fixed_cost": "steps", "airflow": "tasks", "publish": "publish_few"}
 FIGURES_TOLD = [told for name in FIGURES for told in (name, _WITH.get(name)) if told]
 SIZES = {"usual": USUAL, "long": LONG, "smallest": SMALLEST}
 
