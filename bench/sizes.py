@@ -33,6 +33,7 @@ class Sizes:
     chain_repetitions: int
     published_windows: int
     windows_of_a_date: int
+    large_gold_rows: int
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
     judged_lines: int  # of each kind
@@ -64,6 +65,7 @@ USUAL = Sizes(
     chain_repetitions=5,
     published_windows=5_000_000,
     windows_of_a_date=1_000_000,
+    large_gold_rows=1_400_000,
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
     judged_lines=100_000,
@@ -111,6 +113,7 @@ SMALLEST = Sizes(
     chain_repetitions=1,
     published_windows=2_000,
     windows_of_a_date=14_400,
+    large_gold_rows=3_000,
     checkpoint_files=2_000,
     checked_state=(20, 30),
     judged_lines=500,
