@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -35,10 +35,11 @@ COLUMNS = pa.schema(
 )
 
 
-def ingest(uri: str, amount: int, *minutes: int) -> None:
+def ingest(uri: str, amount: int, *minutes: int, key: str = "a") -> None:
+    """So many minutes after 10:00 of the first day."""
+    times = [at(10) + timedelta(minutes=minute) for minute in minutes]
     rows = [
-        {"at": at(10, minute), "key": "a", "amount": amount, "_event_date": at(10).date()}
-        for minute in minutes
+        {"at": time, "key": key, "amount": amount, "_event_date": time.date()} for time in times
     ]
     table = pa.Table.from_pylist(rows, COLUMNS)
     write_deltalake(uri, table, partition_by=["_event_date"], mode="append")
@@ -46,10 +47,12 @@ def ingest(uri: str, amount: int, *minutes: int) -> None:
 
 @dataclass
 class OfSessions(Windows):
+    session: str = "10 minutes"
+
     @property
     def operator(self) -> Any:
         content = {
-            "window": {"session": "10 minutes"},
+            "window": {"session": self.session},
             "group_by": ["key"],
             "measures": {"total": "sum(amount)"},
             "output_mode": "append",
@@ -116,6 +119,29 @@ def test_what_late_rows_touch_is_computed_though_its_bounds_and_numbers_are_know
     ingest(table.bronze, 1000, 0, 4)
     (found,) = table.to_compute(closed_to=at(12))
     assert (found["window_start"], found["rows"]) == (at(10), 2)
+
+
+@pytest.mark.parametrize("others", [(), (19,)], ids=["alone", "beside-another-key"])
+def test_a_session_that_the_stream_closes_without_its_late_row_is_computed_with_it(
+    tmp_path: Path, others: Sequence[int]
+) -> None:
+    """That of day 13 came late in a former run, whose repair put the whole session into gold."""
+    table = OfSessions(tmp_path, session="5 days")
+
+    def session(key: str, first: int, last: int, rows: int) -> Row:
+        end = at(0, day=last) + timedelta(days=5)
+        return window(at(0, day=first), rows, key=key, total=rows) | {"window_end": end}
+
+    def minutes_to(day: int) -> int:
+        return (at(0, day=day) - at(10)) // timedelta(minutes=1)
+
+    ingest(table.bronze, 1, *(minutes_to(day) for day in range(1, 21)))
+    table.change(session("a", 1, 20, 20))
+    table.publish_at(at(0, day=1))
+    ingest(table.bronze, 1, minutes_to(19), key="b")
+    table.change(session("a", 1, 20, 19), *(session("b", day, day, 1) for day in others))
+    found = table.to_compute(closed_to=at(0, day=1))
+    assert [(one["key"], one["rows"]) for one in found] == [("a", 20)]
 
 
 def test_a_late_row_of_a_session_that_nobody_knows_is_left_to_the_query(tmp_path: Path) -> None:

@@ -138,13 +138,10 @@ def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> N
 def _around(
     connection: duckdb.DuckDBPyConnection, rows: SessionsIn, spans: str, held: Sequence[date]
 ) -> set[date]:
-    """The dates of those held that have rows at most a gap before or after these spans."""
-    found = connection.execute(
-        f"""
-        SELECT DISTINCT {_day_sql(f"_low - {rows.gap}")}, {_day_sql("_low")} FROM ({spans}) UNION
-        SELECT DISTINCT {_day_sql("_high")}, {_day_sql(f"_high + {rows.gap}")} FROM ({spans})
-        """
-    ).fetchall()
+    """The dates of those held that can have rows within these spans, or at most a gap around them:
+    a span may have come by dates that were read for another, over some that nobody read."""
+    first, last = _day_sql(f"_low - {rows.gap}"), _day_sql(f"_high + {rows.gap}")
+    found = connection.execute(f"SELECT DISTINCT {first}, {last} FROM ({spans})").fetchall()
     return {day for day in held if any(first <= _number(day) <= last for first, last in found)}
 
 
