@@ -375,6 +375,9 @@ TRANSLATED = {
     "d + 1 = date '2026-01-02' and d + interval 1 month = date '2026-02-01'": True,
     "n / 0 > 1": None,
     "case n when 3 then true end": True,
+    "case n in (3, 4) or s like 'a%' when false then false else true end": True,
+    "case n > 5 when false then s is not null when true then s is null end": True,
+    "case s = '' when m is null and n > 5 then true end": True,
 }
 REFUSED = {
     "dayofweek(d) = 5": "allowed are",

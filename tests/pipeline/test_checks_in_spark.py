@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from tests.pipeline.test_checks import ROW, TRANSLATED
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
@@ -104,6 +107,39 @@ abs(f) = 1.5 | f in (0.1, 1) | i + price = 2 | i - 0.1 = 0.9 | l * price > 0 | 1
 s <> 'straße' | s > 'a' | bin = bin | s = 3 | s > 1.5 | '1' = 1 | i = '3' | x > '0.1'
 b = 'true'"""
 
+# Conditions and numbers made of others: `{c}` and `{n}` stand where words, commas or comparisons
+# part them from what is around them.
+COMPOUND = 150
+CONDITIONS = ["b", "i > 3", "s = ''", "s is null", "s not like 'a%'", "i in (1, 3)", "x <=> f"]
+OF_OTHERS = """({c}) and ({c}) | ({c}) or ({c}) | not ({c}) | ({c}) = ({c}) | ({c}) <=> ({c})
+({c}) is not null | ({c}) is true | ({c}) in ({c}, {c}) | ({c}) between ({c}) and ({c})
+case {c} when {c} then {c} else {c} end | case {n} when {n} then {c} when {n} then {c} end
+case when {c} then {c} end | if({c}, {c}, {c}) | coalesce({c}, {c}) | nullif({c}, {c})
+greatest({c}, {c}) | {n} = {n} | {n} < {n} | {n} <=> {n} | {n} between {n} and {n}
+{n} not in ({n}, {n})"""
+VALUES = ["i", "1 + y", "l % 5", "price", "x", "2"]
+OF_VALUES = """({n}) + ({n}) | ({n}) - ({n}) | 2 * ({n}) | -({n}) | ({n}) % 3 | ({n}) div 4
+abs({n}) | coalesce({n}, {n}) | least({n}, {n}) | if({c}, {n}, {n}) | nullif({n}, {n})
+case {c} when {c} then {n} else {n} end | case {n} when {n} then {n} end"""
+
+
+def listed(text: str) -> list[str]:
+    return [one.strip() for one in text.replace("\n", " | ").split(" | ")]
+
+
+def compound(seed: int, around: str = "{}", depth: int = 3) -> str:
+    """The condition of a number: the same number gives the same one, each part of it so."""
+    draw = Random(seed)
+
+    def made(part: str, left: int) -> str:
+        simple, others = (CONDITIONS, OF_OTHERS) if part == "c" else (VALUES, OF_VALUES)
+        if not left or draw.random() < 0.2:
+            return draw.choice(simple)
+        text = draw.choice(listed(others))
+        return re.sub(r"\{(.)\}", lambda found: around.format(made(found[1], left - 1)), text)
+
+    return made("c", depth)
+
 
 # What Spark compiles in one piece.
 AT_ONCE = 40
@@ -114,7 +150,8 @@ def questions() -> Iterator[str]:
         yield from (f"{one} = {other}", f"{one} > {other}")
     for one, other in itertools.product(OTHERS, repeat=2):
         yield from (f"{one} = {other}", f"{one} < {other}")
-    yield from (text.strip() for text in MORE.replace("\n", " | ").split(" | "))
+    yield from listed(MORE)
+    yield from (compound(seed) for seed in range(COMPOUND))
 
 
 def test_spark_says_the_same(spark: SparkSession) -> None:
@@ -122,6 +159,24 @@ def test_spark_says_the_same(spark: SparkSession) -> None:
     (row,) = spark.sql(f"SELECT {told} FROM ({ROW})").collect()
     expected = {text: told for text, told in TRANSLATED.items() if "/ 0" not in text}
     assert dict(zip(expected, row, strict=True)) == expected
+
+
+@pytest.mark.slow
+def test_a_condition_means_the_same_with_brackets_around_its_parts() -> None:
+    differ, asked = [], 0
+    with duckdb_in_utc() as connection:
+        connection.register("gold", pa.Table.from_pylist(rows(), ARROW))
+        for seed in range(COMPOUND):
+            told = []
+            for text in (compound(seed), compound(seed, around="({})")):
+                with suppress(ValueError):
+                    sql = condition_in_duckdb(text, columns_of(kinds_of(ARROW)))
+                    told.append(answers_of_duckdb(connection, sql))
+            asked += bool(told)
+            if told and told != [told[0]] * 2:
+                differ.append((compound(seed), told))
+    assert asked > COMPOUND / 2
+    assert differ == []
 
 
 def test_a_condition_is_refused_or_duckdb_answers_as_spark(spark: SparkSession) -> None:

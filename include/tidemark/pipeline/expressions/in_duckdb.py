@@ -192,17 +192,16 @@ def _is(to: _Translation, node: exp.Expr) -> Value:
 
 
 def _case(to: _Translation, node: exp.Expr) -> Value:
-    asked, branches = node.this, node.args["ifs"]
-    if asked is None:
-        conditions = [to.condition(branch.this) for branch in branches]
+    asked, branches = None, node.args["ifs"]
+    if node.this is None:
+        whens = [to.condition(branch.this) for branch in branches]
     else:
-        (one, *others), _ = to.alike(asked, *(branch.this for branch in branches))
-        conditions = [exp.EQ(this=one.copy(), expression=other) for other in others]
+        (asked, *whens), _ = to.alike(node.this, *(branch.this for branch in branches))
     default = node.args.get("default")
     chosen, kind = to.alike(*(branch.args["true"] for branch in branches), default)
     last = chosen.pop() if default is not None else None
-    ifs = [exp.If(this=asked, true=true) for asked, true in zip(conditions, chosen, strict=True)]
-    return Value(exp.Case(ifs=ifs, default=last), kind)
+    ifs = [exp.If(this=when, true=true) for when, true in zip(whens, chosen, strict=True)]
+    return Value(exp.Case(this=asked, ifs=ifs, default=last), kind)
 
 
 def _if(to: _Translation, node: exp.Expr) -> Value:
