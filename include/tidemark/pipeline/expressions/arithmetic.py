@@ -116,11 +116,14 @@ def _of_numbers(node: exp.Expr, left: Value, right: Value) -> Value:
         one, other = _in_doubles(left), _in_doubles(right)
         return Value(_both(node, one, other, divides), DOUBLE)
     kind = _of_exact(node, *kinds)
-    one = left.sql
-    if kind.is_decimal:
-        # DuckDB's own result would have 18 digits where neither side has more.
-        one = cast(one, f"decimal({kind.precision},{left.kind.digits[1]})")
-    return Value(_both(node, one, right.sql, divides), kind)
+    if not kind.is_decimal:
+        return Value(_both(node, left.sql, right.sql, divides), kind)
+    # DuckDB's own result would have 18 digits where neither side has more, and be a double where
+    # both have more than 38 together; and what it is compared with next is rounded by its digits.
+    scale = left.kind.digits[1] if isinstance(node, exp.Mul) else kind.scale
+    one = cast(left.sql, f"decimal({kind.precision},{scale})")
+    exact = cast(_both(node, one, right.sql, divides), f"decimal({kind.precision},{kind.scale})")
+    return Value(exact, kind)
 
 
 def _both(node: exp.Expr, one: exp.Expr, other: exp.Expr, divides: bool) -> exp.Expr:
