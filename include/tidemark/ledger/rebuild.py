@@ -39,7 +39,14 @@ from tidemark.operators.other_inputs import others_published, position, reading
 from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, LOOKUP, MIGRATION, OPEN, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
-from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits, rows_of
+from tidemark.storage.delta.by_hand import accepted_to
+from tidemark.storage.delta.commits import (
+    IngestCommit,
+    close_frontiers,
+    emitted_rows,
+    ingest_commits,
+    rows_of,
+)
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.dropped_rejects import dropped_to
 from tidemark.storage.delta.history import changes_between
@@ -88,10 +95,8 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     bronze, rejects = source.warehouse.bronze.existing(), source.warehouse.rejects.existing()
     checkpoint = source.checkpoint(source.warehouse.places.ingest_checkpoint)
     query = str(checkpoint.query_id())
-    of_bronze = ingest_commits(bronze, query, -1)
-    notes = of_bronze | ingest_commits(rejects, query, -1)
-    keeps_all = source.pipeline.keep is None
-    dropped = -1 if keeps_all else _last_drop(bronze)
+    of_bronze, of_rejects = _Appended.to(bronze, query), _Appended.to(rejects, query)
+    notes = {**of_bronze.commits, **of_rejects.commits}
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
     accepted = Counter(dict(answers(by_batch, rows=dataset_of(bronze))))
     if (retracted := source.warehouse.retracted.open()) is not None:
@@ -107,30 +112,46 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             accepted[batch] -= count
     rejects_gone = dropped_to(rejects)
     for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
-        # Retention may have taken rows of a batch away since: then what its commit said counts.
         note = notes.get(batch)
-        appended = of_bronze.get(batch)
-        kept_whole = keeps_all or (appended is not None and appended.version > dropped)
         reasons: Mapping[str, int] | None = rejected[batch]
         if batch <= rejects_gone:
             reasons = note.rows.rejected if note else None
+        elif note and not of_rejects.is_whole(batch):
+            reasons = note.rows.rejected
         line = LedgerLine(
             kind=INGEST,
             source=query,
             position=batch,
             batch=batch,
             read=note.rows.read if note else None,
-            accepted=accepted.get(batch, 0) if kept_whole or not note else note.rows.accepted,
+            accepted=note.rows.accepted
+            if note and not of_bronze.is_whole(batch)
+            else accepted.get(batch, 0),
             rejected=None if reasons is None else sum(reasons.values()),
             reasons=dict(sorted((reasons or {}).items())),
         )
         yield as_noted(line, note)
 
 
-def _last_drop(bronze: DeltaTable) -> int:
-    """The version by which `keep` last dropped dates; -1 where the log knows of none."""
-    drops = (one for one in newest_first(bronze) if isinstance(note_of(one), RetentionNote))
-    return next((int(one["version"]) for one in drops), -1)
+@dataclass(frozen=True)
+class _Appended:
+    """What ingest appended to a table: the commits of its batches, and the version up to which rows
+    may have been dropped since, or changed by hand, which somebody accepted; -1: none was. There
+    what a batch's commit said counts, and not what is left."""
+
+    commits: Mapping[int, IngestCommit]
+    changed: int
+
+    @classmethod
+    def to(cls, table: DeltaTable, query: str) -> _Appended:
+        drops = (one for one in newest_first(table) if isinstance(note_of(one), RetentionNote))
+        dropped = next((int(one["version"]) for one in drops), -1)
+        return cls(ingest_commits(table, query, -1), max(dropped, accepted_to(table)))
+
+    def is_whole(self, batch: int) -> bool:
+        """Does the table hold just what it got of a batch, but for what our acts moved?"""
+        own = self.commits.get(batch)
+        return self.changed < 0 or (own is not None and own.version > self.changed)
 
 
 def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:

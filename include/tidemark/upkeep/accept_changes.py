@@ -44,12 +44,10 @@ from tidemark.runs.unfinished_act import ActKind, check_no_unfinished_act
 from tidemark.runs.wall_clock import accept_clock, clock_faults
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import LossAcceptance, LostInput
-from tidemark.storage.delta.by_hand import HandCommit
+from tidemark.storage.delta.by_hand import ACCEPTED, HandCommit
 from tidemark.storage.delta.notes import AcceptedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
-
-_PROPERTY = "tidemark.accepted"
 
 
 def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
@@ -143,7 +141,7 @@ def _accept(
     place.fence()
     noted = [Transaction(name, version) for name, version in (transactions or {}).items()]
     table.alter.set_table_properties(
-        {_PROPERTY: str(note.up_to)},
+        {ACCEPTED: str(note.up_to)},
         raise_if_not_exists=False,
         commit_properties=CommitProperties(
             custom_metadata=as_metadata(note), app_transactions=noted

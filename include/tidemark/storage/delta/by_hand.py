@@ -21,6 +21,9 @@ from tidemark.storage.delta.notes import AcceptedNote, PublishedNote, note_of
 from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
 
+# The property of a table up to which version its changes by hand were accepted.
+ACCEPTED = "tidemark.accepted"
+
 
 @dataclass(frozen=True)
 class HandCommit:
@@ -63,6 +66,12 @@ def acceptance_of(commit: dict[str, Any]) -> AcceptedNote | None:
     if isinstance(note, AcceptedNote) and 0 <= note.up_to < commit["version"]:
         return note
     return None
+
+
+def accepted_to(table: DeltaTable) -> int:
+    """The version up to which somebody accepted what was changed by hand; -1: nothing was. Known
+    also where the log has no note of it any more."""
+    return int(table.metadata().configuration.get(ACCEPTED) or -1)
 
 
 def last_publish(gold: DeltaTable) -> int:
