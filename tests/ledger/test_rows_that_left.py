@@ -147,3 +147,21 @@ def test_rows_that_were_changed_by_hand_and_accepted_leave_the_lines_of_their_ba
     world.batch(1, NEW)
     DeltaTable(world.bronze.uri).delete("key = '1-0'")
     assert numbers(world.rebuilt()) == [*written, (1, 1, 0, 0, 1)]
+
+
+@pytest.mark.parametrize("number", [None, 7])
+def test_rows_that_were_added_by_hand_without_a_batch_that_was_read_have_no_line(
+    world: Ingested, number: int | None
+) -> None:
+    world.batch(0, NEW, rejected=1)
+    append(world.bronze, pa.Table.from_pylist([rows_of(number, "other")], BRONZE))
+    rejected = [{"key": "other", "_batch": number, "reason": "future"}]
+    append(world.rejects, pa.Table.from_pylist(rejected, REJECTS))
+    world.accept(world.bronze)
+    world.accept(world.rejects)
+    written = [(0, 2, 1, 1, 0)]
+    assert numbers(world.rebuilt()) == written
+    world.settle()
+    # The next batches have their lines.
+    world.batch(1, NEW)
+    assert world.lines() == [*written, (1, 1, 1, 0, 0)]

@@ -215,12 +215,12 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
 
 
-def _ended(checkpoint: Checkpoint, batches: set[int]) -> list[int]:
+def _ended(checkpoint: Checkpoint, batches: set[int | None]) -> list[int]:
     """In order, without one that a run left in the middle: the next one, which repeats it, has its
-    line."""
-    planned = checkpoint.last_batch("offsets")
-    is_open = planned is not None and planned != checkpoint.last_batch("commits")
-    return sorted(batches - {planned} if is_open else batches)
+    line. Nor with what no batch is, which rows that were added by hand may name."""
+    committed = checkpoint.last_batch("commits")
+    last = -1 if committed is None else committed
+    return sorted(one for one in batches if one is not None and one <= last)
 
 
 def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> Frontier:
