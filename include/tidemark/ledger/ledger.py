@@ -21,7 +21,7 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -290,20 +290,37 @@ def settle_ledger(
     lines: Sequence[LedgerLine],
     rewind: str,
     ingest: str,
+    kept_to: int,
     now: datetime,
 ) -> None:
     """After a rewind: exactly these lines count, which the tables tell; in one commit.
 
     A line that is there with the same numbers is that one, whether it counted or a former rewind
     had undone it. What else counted so far is marked as undone by `rewind`, and stays. The batches
-    of the query `ingest` that come again have lines again. `now` is in UTC.
+    of the query `ingest` that come again have lines again. Of those up to `kept_to` the rewind has
+    undone none: where no note tells any more what one read, the ledger says what it said. `now` is
+    in UTC.
     """
     table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
     own = f"pipeline = '{pipeline}'"
     there = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline).to_pylist()
-    counting = [{"pipeline": pipeline} | _row(one) for one in lines]
-    settled = list(_settled(there, counting, rewind, now))
-    last = max((one.position for one in lines if one.source == ingest), default=-1)
+    of_ingest = {one.position: one for one in lines if one.source == ingest}
+    told = {batch for batch, one in of_ingest.items() if one.read is not None}
+    kept = {
+        at: line["batch"]
+        for at, line in enumerate(there)
+        if line["query"] == ingest and line[REWOUND] is None and line["batch"] <= kept_to
+    }
+    # Beside lines that stay it lacks what it lacked; one that was lost has none.
+    passed = {batch for batch in of_ingest if kept and batch <= kept_to and batch not in told}
+    counting = [
+        {"pipeline": pipeline} | _row(one)
+        for one in lines
+        if one.source != ingest or one.position not in passed
+    ]
+    staying = {at for at, batch in kept.items() if batch not in told}
+    settled = list(_settled(there, counting, staying, rewind, now))
+    last = max([*of_ingest, *kept.values()], default=-1)
     known = table.transaction_version(f"{pipeline}/{ingest}")
     if settled == there and known == last:
         return
@@ -314,10 +331,7 @@ def settle_ledger(
         mode="overwrite",
         predicate=own,
         commit_properties=CommitProperties(
-            app_transactions=[
-                Transaction(f"{pipeline}/{ingest}", last),
-                Transaction(removed_name(pipeline), 0),
-            ]
+            app_transactions=[Transaction(f"{pipeline}/{ingest}", last)]
         ),
     )
 
@@ -325,18 +339,20 @@ def settle_ledger(
 def _settled(
     there: Sequence[Mapping[str, Any]],
     counting: Sequence[Mapping[str, Any]],
+    staying: Collection[int],
     rewind: str,
     now: datetime,
 ) -> Iterator[Mapping[str, Any]]:
-    """The lines that are there, in their order, and then those that count and are not."""
+    """The lines that are there, in their order, and then those that count and are not. `staying`
+    are the places of lines that count as they are."""
     left = list(counting)
     # Of equal ones the line that counts already.
-    kept: dict[int, None] = {}
+    kept = set(staying)
     for at, line in sorted(enumerate(there), key=lambda one: one[1][REWOUND] is not None):
         same = next((one for one in left if _is_same(one, line)), None)
         if same is not None:
             left.remove(same)
-            kept[at] = None
+            kept.add(at)
     for at, line in enumerate(there):
         marked = None if at in kept else line[REWOUND] or rewind
         yield {**line, REWOUND: marked}
@@ -345,8 +361,11 @@ def _settled(
 
 
 def _is_same(noted: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
-    """Of what the tables tell; the line may know more."""
-    return all(line[name] == value for name, value in noted.items() if value is not None)
+    """Of what the tables tell; the line may know more. Where they do not tell what a batch of
+    ingest came to, it may be that of another life of the batch."""
+    is_untold = noted["kind"] == INGEST and None in (noted["accepted"], noted["rejected"])
+    told = (name for name, value in noted.items() if is_untold or value is not None)
+    return all(line[name] == noted[name] for name in told)
 
 
 def _row(line: LedgerLine) -> dict[str, Any]:
@@ -355,7 +374,7 @@ def _row(line: LedgerLine) -> dict[str, Any]:
     return {
         **{name: values[name] for name in SCHEMA.names if name in values},
         "query": line.source,
-        "reasons": json.dumps(dict(line.reasons)) if line.kind == INGEST else None,
+        "reasons": None if line.rejected is None else json.dumps(dict(line.reasons)),
         "counted": json.dumps(dict(line.counted)) if line.counted else None,
         "difference": difference,
         "balanced": None if difference is None else difference == 0,

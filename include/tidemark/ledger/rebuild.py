@@ -1,9 +1,10 @@
 """Build a pipeline's ledger anew from its tables: each row carries its batch.
 
-What the tables hold is known for ever: the accepted and rejected rows of each batch, and the
-windows in `changes`. What was read at the source stands in the notes of commits, which batch read
-which versions of bronze in the checkpoint, and C in gold's log; where those have been cleaned up,
-a line has no number there, and no equation.
+What the tables hold is known for ever: the accepted and rejected rows of each batch, as long as
+none may have left them, and the windows in `changes`. What was read at the source stands in the
+notes of commits, and what was accepted and rejected then, which batch read which versions of bronze
+in the checkpoint, and C in gold's log; where those have been cleaned up, a line has no number
+there, and no equation.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from tidemark.storage.delta.commits import (
     close_frontiers,
     emitted_rows,
     ingest_commits,
+    reaches_back,
     rows_of,
 )
 from tidemark.storage.delta.dataset import dataset_of
@@ -53,6 +55,7 @@ from tidemark.storage.delta.history import changes_between
 from tidemark.storage.delta.notes import (
     REPLAY,
     RETRACTION,
+    ErasedNote,
     ReplayedNote,
     RetentionNote,
     RetractedNote,
@@ -94,8 +97,10 @@ def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
 def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     bronze, rejects = source.warehouse.bronze.existing(), source.warehouse.rejects.existing()
     checkpoint = source.checkpoint(source.warehouse.places.ingest_checkpoint)
-    query = str(checkpoint.query_id())
-    of_bronze, of_rejects = _Appended.to(bronze, query), _Appended.to(rejects, query)
+    query, erased = str(checkpoint.query_id()), any(erasures(source.warehouse))
+    drops = erased or source.pipeline.keep is not None
+    of_bronze = _Appended.to(bronze, query, drops)
+    of_rejects = _Appended.to(rejects, query, erased, dropped_to(rejects))
     notes = {**of_bronze.commits, **of_rejects.commits}
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
     accepted = Counter(dict(answers(by_batch, rows=dataset_of(bronze))))
@@ -110,23 +115,23 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
         for batch, reason, count in answers(by_reason, rows=dataset_of(replayed)):
             rejected[batch][reason] += count
             accepted[batch] -= count
-    rejects_gone = dropped_to(rejects)
-    for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
+    last = checkpoint.last_batch("commits")
+    batches = range(0 if last is None else last + 1)
+    untold = {*of_bronze.untold(batches), *of_rejects.untold(batches)}
+    for batch in _ended(checkpoint, {*accepted, *rejected, *notes, *untold}):
         note = notes.get(batch)
-        reasons: Mapping[str, int] | None = rejected[batch]
-        if batch <= rejects_gone:
-            reasons = note.rows.rejected if note else None
-        elif note and not of_rejects.is_whole(batch):
-            reasons = note.rows.rejected
+        rows, reasons = (note.rows.accepted, note.rows.rejected) if note else (None, None)
+        if of_bronze.is_whole(batch):
+            rows = accepted.get(batch, 0)
+        if of_rejects.is_whole(batch):
+            reasons = rejected[batch]
         line = LedgerLine(
             kind=INGEST,
             source=query,
             position=batch,
             batch=batch,
             read=note.rows.read if note else None,
-            accepted=note.rows.accepted
-            if note and not of_bronze.is_whole(batch)
-            else accepted.get(batch, 0),
+            accepted=rows,
             rejected=None if reasons is None else sum(reasons.values()),
             reasons=dict(sorted((reasons or {}).items())),
         )
@@ -135,23 +140,39 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
 
 @dataclass(frozen=True)
 class _Appended:
-    """What ingest appended to a table: the commits of its batches, and the version up to which rows
-    may have been dropped since, or changed by hand, which somebody accepted; -1: none was. There
-    what a batch's commit said counts, and not what is left."""
+    """What ingest appended to a table: the commits of its batches, as far as the log tells them.
+
+    `changed` is the version up to which rows may have left the table since, or were changed by hand
+    and that was accepted; -1: none have. `dropped_to` is the batch up to which they were dropped.
+    There what a batch's commit said counts, and not what is left. `reaches_back`: the log tells all
+    of them.
+    """
 
     commits: Mapping[int, IngestCommit]
     changed: int
+    dropped_to: int
+    reaches_back: bool
 
     @classmethod
-    def to(cls, table: DeltaTable, query: str) -> _Appended:
-        drops = (one for one in newest_first(table) if isinstance(note_of(one), RetentionNote))
-        dropped = next((int(one["version"]) for one in drops), -1)
-        return cls(ingest_commits(table, query, -1), max(dropped, accepted_to(table)))
+    def to(cls, table: DeltaTable, query: str, drops: bool, dropped_to: int = -1) -> _Appended:
+        """`drops`: rows of it may have gone in a commit that is out of the log."""
+        notes = ((note_of(one), int(one["version"])) for one in newest_first(table))
+        gone = (at for note, at in notes if isinstance(note, RetentionNote | ErasedNote))
+        changed = max(next(gone, 0 if drops else -1), accepted_to(table))
+        commits = ingest_commits(table, query, -1)
+        return cls(commits, changed, dropped_to, reaches_back(table, 0))
 
     def is_whole(self, batch: int) -> bool:
         """Does the table hold just what it got of a batch, but for what our acts moved?"""
         own = self.commits.get(batch)
-        return self.changed < 0 or (own is not None and own.version > self.changed)
+        is_before = self.changed >= 0 and (own is None or own.version <= self.changed)
+        return batch > self.dropped_to and not is_before
+
+    def untold(self, batches: range) -> Iterator[int]:
+        """Those that may have appended rows of which nothing tells any more."""
+        first = min(self.commits, default=batches.stop)
+        early = () if self.reaches_back else batches[:first]
+        return (one for one in early if not self.is_whole(one))
 
 
 def _retraction_lines(source: Ledgered) -> Iterator[LedgerLine]:

@@ -17,12 +17,12 @@ from tidemark.storage.duckdb_in_utc import answers, duckdb_in_utc
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
 _SUMS = (
-    *("accepted", "set_aside", "windows", "published"),
+    *("set_aside", "windows", "published"),
     *("without_record", "rejected_parts"),
     *("other_records", "without_elements", "exploded", "elements", "not_counted"),
     "without_match",
 )
-_OF_EACH_LINE = ("read", "rejected", "assigned", "late_assigned", "offsets")
+_OF_EACH_LINE = ("read", "accepted", "rejected", "assigned", "late_assigned", "offsets")
 # Columns that came to the ledger later.
 _LATER = (
     *("set_aside", "offsets", "without_record", "rejected_parts"),

@@ -14,7 +14,8 @@ from tidemark.operators.operator import listed
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.recompute.act_row import record_upkeep_of
-from tidemark.recompute.rewind.change import PipelineChange
+from tidemark.recompute.plans import CHANGE
+from tidemark.recompute.rewind.change import PipelineChange, read_change
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.unfinished_act import rewind_folder
 from tidemark.storage.delta.dataset import dataset_of
@@ -30,8 +31,24 @@ _NOT_ITS_OWN = "updated_by"
 def settle_lines(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse) -> None:
     """The ledger's lines that count are what the tables tell now; the others are marked."""
     source = Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse))
-    lines, now = rebuilt_lines(source), datetime.now(UTC)
-    settle_ledger(warehouse.ledger, pipeline.name, lines, change.id, change.ingest.query, now)
+    lines, now, query = rebuilt_lines(source), datetime.now(UTC), change.ingest.query
+    to = kept_to(change, warehouse)
+    settle_ledger(warehouse.ledger, pipeline.name, lines, change.id, query, to, now)
+
+
+def kept_to(change: PipelineChange, warehouse: Warehouse) -> int:
+    """Up to which batch those that are there are the ones that were before this rewind. One that
+    undoes another brings back batches that all rewinds since have taken away, and takes theirs."""
+    kept, since = change.ingest.batch, change.ingest.restored_from
+    if since is None:
+        return kept
+    folder = warehouse.file_at(warehouse.places.rewinds)
+    for name, is_folder in sorted(folder.names().items(), reverse=True):
+        backup = rewind_folder(warehouse, name)
+        if is_folder and since <= name < change.id and CHANGE in backup.names():
+            former = read_change(backup).ingest
+            kept, since = min(kept, former.batch), min(since, former.restored_from or since)
+    return kept
 
 
 def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
