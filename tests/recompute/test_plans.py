@@ -4,7 +4,7 @@ held to what they were made on."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.kit.running import Place
 from tidemark.errors import (
     ErasureUnproven,
     ReplayRefused,
@@ -20,12 +21,16 @@ from tidemark.errors import (
     RewindRefused,
     TidemarkError,
 )
+from tidemark.ledger.ledger import write_ledger
+from tidemark.ledger.lines import erasure_line, replay_line, retraction_line
 from tidemark.recompute.erase.change import ErasedRows, Erasure, read_erasure
-from tidemark.recompute.plans import CHANGE, write_plan
+from tidemark.recompute.plans import CHANGE, new_act_id, write_plan
 from tidemark.recompute.replay.change import read_replay
-from tidemark.recompute.retract.change import read_retraction
+from tidemark.recompute.retract.change import Retraction, acts_since, read_retraction
+from tidemark.recompute.retract.record import keep_change
 from tidemark.recompute.rewind.change import read_change
 from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.storage.file_place import FilePlace
@@ -102,3 +107,41 @@ def test_a_file_that_is_to_be_committed_and_gone_is_told(tmp_path: Path) -> None
     file.parent.mkdir()
     file.write_bytes(b"")
     check_files_there(place, (FILE,), ReplayUnproven)
+
+
+@pytest.mark.parametrize("behind", [timedelta(minutes=3), timedelta(), timedelta(minutes=-3)])
+def test_each_act_has_its_line_and_is_seen_by_an_undo_whatever_the_clock_of_its_machine(
+    tmp_path: Path, behind: timedelta
+) -> None:
+    place = Place(tmp_path)
+    tables, acts = place.warehouse, []
+    for now in (AT, AT - behind, AT - behind):
+        for line in (
+            lambda act: retraction_line(act, None, 1, 1),
+            lambda act: replay_line(act, 1, 1),
+            lambda act: erasure_line(act, 1, 1),
+        ):
+            acts.append(act := new_act_id(tables, now))
+            keep_change(_retraction(act, place.name), tables)
+            write_ledger(tables.ledger, place.name, act, 0, [line(act)], AT)
+    written = dataset_of(tables.ledger.existing()).to_table(["run"])["run"].to_pylist()
+    assert sorted(written) == acts
+    assert [one.id for one in acts_since(tables, acts[0])] == acts[1:]
+
+
+def test_an_act_comes_behind_those_whose_plans_an_erasure_forgot(tmp_path: Path) -> None:
+    tables = Place(tmp_path).warehouse
+    assert new_act_id(tables, AT) == "20260101T000000Z"
+    for name in ("replays/20260101T000004Z/x", "erasures/20260101T000007Z.json", "erasures/notes"):
+        file = Path(tables.places.folder, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    assert new_act_id(tables, AT) == "20260101T000008Z"
+    assert new_act_id(tables, AT + timedelta(hours=1)) == "20260101T010000Z"
+
+
+def _retraction(act: str, pipeline: str) -> Retraction:
+    return Retraction(
+        id=act, run_id=f"retract__{act}", pipeline=pipeline, planned_at=AT, by="Ada", reason="r",
+        what="of it", condition="false", bronze=1, rows=1, dates=(), tables=(),
+    )  # fmt: skip

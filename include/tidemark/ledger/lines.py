@@ -21,10 +21,8 @@ from tidemark.ledger.ledger import (
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.repaired import Recomputed
 from tidemark.operators.touched import BatchCounts
+from tidemark.pipeline.instants import STAMP
 from tidemark.storage.delta.commits import IngestCommit, ingest_commits
-
-# The id of an act that moved rows: the second of its plan, in UTC.
-STAMP = "%Y%m%dT%H%M%SZ"
 
 
 def ingest_lines(
@@ -132,8 +130,8 @@ def stream_line(
 
 
 def retraction_line(act: str, undoes: str | None, moved: int, of_bronze: int | None) -> LedgerLine:
-    """The line of an act, whose id is the time of its plan: how many rows `retracted` got, and how
-    many bronze lost (None: its log does not tell any more), or the other way."""
+    """The line of an act: how many rows `retracted` got, and how many bronze lost (None: its log
+    does not tell any more), or the other way. By its id it comes behind those before."""
     kind = RETRACT if undoes is None else UNRETRACT
     return _line_of_act(kind, RETRACT, act, moved, of_bronze)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
+# The id of an act on a pipeline: a second in UTC.
+STAMP = "%Y%m%dT%H%M%SZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = (
     (datetime.combine(day, time.max if day == date.max else time.min, UTC) - _EPOCH)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import AwareDatetime, ValidationError
 
 from tidemark.errors import ErasureUnproven, ReplayRefused, RetractionRefused, RewindRefused
+from tidemark.pipeline.instants import STAMP
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import write_bytes
 from tidemark.storage.result_file import Facts
+
+if TYPE_CHECKING:
+    from tidemark.storage.warehouse import Warehouse
 
 # Its file, and what a whole backup of a rewind has.
 CHANGE = "change.json"
@@ -25,6 +32,27 @@ class ActPlan(Facts):
     run_id: str
     pipeline: str
     planned_at: AwareDatetime
+
+
+def new_act_id(warehouse: Warehouse, now: datetime) -> str:
+    """The id of an act that is planned `now`, in UTC: this second, or the one behind the newest
+    act's, whichever is later.
+
+    Clocks of machines differ, and one may go back a little; the ledger and an undo take the order
+    of ids for that of the acts.
+    """
+    behind = (planned + timedelta(seconds=1) for planned in _planned(warehouse))
+    return f"{max([now, *behind]):{STAMP}}"
+
+
+def _planned(warehouse: Warehouse) -> Iterator[datetime]:
+    """The seconds that acts of a pipeline have as ids, also of one that was killed before it began.
+    Of an act that an erasure forgot there is the erasure's, which is later."""
+    places = warehouse.places
+    for folder in (places.retractions, places.replays, places.erasures):
+        for name in warehouse.file_at(folder).names():
+            with suppress(ValueError):
+                yield datetime.strptime(name.removesuffix(".json"), STAMP).replace(tzinfo=UTC)
 
 
 def write_plan(folder: FilePlace, plan: ActPlan) -> None:

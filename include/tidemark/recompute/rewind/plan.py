@@ -30,7 +30,7 @@ from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, noted_name
 from tidemark.gold.retention import open_and_given_up_ms
 from tidemark.gold.state import is_published
 from tidemark.operators.kinds import operator_of
-from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.instants import STAMP, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
@@ -151,9 +151,6 @@ def _read_to(source: SourceHandle, ingest: Checkpoint, batch: int) -> Mapping[st
             "(--to-run). Nothing was changed."
         )
     return found
-
-
-_STAMP = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True)
@@ -318,7 +315,7 @@ def _plan(
     planned = [plan_gold(found, versions.gold.get(found.name)) for found in tables]
     golds = [one for one in planned if one is not None]
     readers = (Reader(pipeline=one.pipeline, table=one.table) for one in other_readers(warehouse))
-    stamp = f"{told.at:{_STAMP}}"
+    stamp = f"{told.at:{STAMP}}"
     change = PipelineChange(
         id=stamp,
         run_id=f"rewind__{stamp}",

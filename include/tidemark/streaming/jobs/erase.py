@@ -30,7 +30,6 @@ from pyspark.sql import SparkSession
 from tidemark.errors import ErasureRefused, ErasureUnproven, ViewBroken
 from tidemark.gold.views import write_views
 from tidemark.ledger.erased import Digests
-from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.model import DeltaSource, FilesSource
 from tidemark.printed import counted
 from tidemark.recompute.erase.change import Erasure, read_erasure
@@ -45,6 +44,7 @@ from tidemark.recompute.erase.record import (
     take_out,
 )
 from tidemark.recompute.erase.result import EraseResult, erase_lines
+from tidemark.recompute.plans import new_act_id
 from tidemark.recompute.retract.refusals import (
     check_no_other_readers,
     check_not_frozen,
@@ -266,7 +266,7 @@ def _check_no_other_readers(run: Run) -> None:
 
 def _planned(act: JobAct[EraseRequest], done: ErasedSoFar) -> Erasure:
     assert done.found is not None
-    run, stamp = act.run, f"{act.started:{STAMP}}"
+    run, stamp = act.run, new_act_id(act.run.warehouse, act.started)
     return Erasure(
         id=stamp,
         run_id=f"erase__{stamp}",

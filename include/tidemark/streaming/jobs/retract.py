@@ -27,9 +27,9 @@ from pyspark.sql import SparkSession
 
 from tidemark.errors import RetractionRefused, RetractionUnproven
 from tidemark.gold.views import write_views
-from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
+from tidemark.recompute.plans import new_act_id
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import (
     account_for,
@@ -180,7 +180,7 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
             _check_not_of_the_source(run, asked.undo)
     _check_no_other_readers(run)
     check_not_frozen(run, hits.first)
-    planned = f"{act.started:{STAMP}}"
+    planned = new_act_id(run.warehouse, act.started)
     done.change = Retraction(
         id=planned,
         run_id=f"retract__{planned}",

@@ -30,13 +30,13 @@ from pyspark.sql import functions as F
 from tidemark.errors import RetractionRefused, RetractionUnproven, UnpublishedChanges
 from tidemark.gold.pins import TableResult
 from tidemark.gold.views import write_views
-from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.kafka_columns import PARTITION
 from tidemark.pipeline.row_key import key_sql
 from tidemark.printed import counted
 from tidemark.quality.validate import check_none_failed
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.recompute.act_row import act_row
+from tidemark.recompute.plans import new_act_id
 from tidemark.recompute.retract.change import Retraction, read_retraction
 from tidemark.recompute.retract.record import (
     account_for,
@@ -181,7 +181,7 @@ def _planned(
         "of rows that the source changed is not taken back. Nothing was changed. Let those "
         "pipelines read the source themselves.",
     )
-    planned, bronze = f"{now:{STAMP}}", run.warehouse.bronze.existing()
+    planned, bronze = new_act_id(run.warehouse, now), run.warehouse.bronze.existing()
     with progress.stage("compare"):
         found = change_of_act(planned)
     with progress.stage("find rows"), progress.tasks_of(spark):

@@ -20,10 +20,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import ReplayRefused, ReplayUnproven, UnpublishedChanges
 from tidemark.judge.rules import rules_of
-from tidemark.ledger.lines import STAMP
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
 from tidemark.pipeline.reasons import NO_FAULTS, OF_PARTS, TOO_LARGE
+from tidemark.recompute.plans import new_act_id
 from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.replay.mended import check_mended, mended_records
 from tidemark.recompute.replay.rejudged import (
@@ -310,7 +310,8 @@ def written_replay(
 ) -> Replay:
     """The plan of an act, once all that it commits is written below the tables. ReplayUnproven
     where what is written is not what was judged."""
-    planned, tables, few = f"{now:{STAMP}}", run.warehouse, found.judged.accepted <= _ONE_FILE_ROWS
+    tables, few = run.warehouse, found.judged.accepted <= _ONE_FILE_ROWS
+    planned = new_act_id(tables, now)
     change = Replay(
         id=planned,
         run_id=f"replay__{planned}",
