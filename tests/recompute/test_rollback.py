@@ -26,7 +26,7 @@ from tidemark.errors import MigrationRefused
 from tidemark.gold.other_readers import OtherReader, other_readers
 from tidemark.gold.retention import drop_expired_dates, expired_dates
 from tidemark.recompute.rollback import plan_rollback, roll_back
-from tidemark.runs.contract.contract import contract_of, write_contract
+from tidemark.runs.contract.contract import Seed, contract_of, write_contract
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -253,6 +253,67 @@ def test_without_keep_nothing_is_frozen(tmp_path: Path) -> None:
     assert forever.totals() == [1, 9]
 
 
+def begin(migrated: Migrated, generation: int, bronze: int) -> None:
+    """What a migration leaves beside gold for a generation, and its commit of gold."""
+    place, query = migrated.place, str(uuid4())
+    contract = contract_of(place.pipeline, "per_10m", place.settings)
+    contract = contract.model_copy(update={"seed": Seed(bronze=bronze)})
+    write_contract(place.places.contract("per_10m", generation), contract, {})
+    checkpoint = Path(place.places.query_checkpoint("per_10m", generation))
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+    schema = pa.table(DeltaTable(migrated.windows.changes_uri).to_pyarrow_table()).schema
+    write_deltalake(place.places.changes("per_10m", generation), schema.empty_table())
+    pins = {"generation": generation, "changes": 0, "bronze": bronze}
+    migrated.publish(SAME, at(10), pins, "migration")
+
+
+@pytest.fixture
+def twice(tmp_path: Path) -> Migrated:
+    """Migrated two times, and no run since the first."""
+    found = Migrated(Place(tmp_path))
+    for generation in (2, 3):
+        begin(found, generation, found.ingested)
+    return found
+
+
+def test_a_generation_that_has_not_run_yet_is_gone_back_to_and_those_before_it(
+    twice: Migrated,
+) -> None:
+    for generation in (2, 1):
+        twice.back()
+        assert generation_in_use(twice.place.warehouse, "per_10m") == generation
+
+
+def test_what_came_in_bronze_since_such_a_generation_is_asked_as_of_any(twice: Migrated) -> None:
+    twice.ingest((at(10, 2), 100))
+    bronze = twice.place.warehouse.bronze
+    (new,) = set(bronze.existing().file_uris()) - set(bronze.at_version(0).file_uris())
+    Path(new).unlink()
+    with pytest.raises(MigrationRefused, match="a file of bronze that it has not read is gone"):
+        twice.back()
+    bronze.existing().delete("amount = 9")
+    accepted(bronze)
+    with pytest.raises(MigrationRefused, match="were changed by hand since its query has read it"):
+        twice.back()
+
+
+@pytest.mark.parametrize("file", ["metadata", "commits/0"])
+def test_a_generation_whose_checkpoint_is_gone_is_not_gone_back_to(
+    twice: Migrated, file: str
+) -> None:
+    """Also where what is left of it looks as if it had not run."""
+    checkpoint = Path(twice.place.places.query_checkpoint("per_10m", 3))
+    batch(checkpoint, str(uuid4()), read_up_to(twice.place, 2), at(12, day=5))
+    twice.ingest((at(12, 1, day=5), 1))
+    twice.publish(SAME, at(10), {"changes": 0, "bronze": 1})
+    begin(twice, 4, 1)
+    (checkpoint / file).unlink()
+    with pytest.raises(MigrationRefused, match="its checkpoint is gone"):
+        twice.back()
+    assert generation_in_use(twice.place.warehouse, "per_10m") == 4
+
+
 @pytest.fixture
 def migrated(tmp_path: Path) -> Migrated:
     """Right behind its migration."""
@@ -350,8 +411,9 @@ def test_nor_are_those_that_say_something_else_since(tmp_path: Path) -> None:
         migrated.back()
 
 
+@pytest.mark.parametrize("has_run", [True, False])
 def test_a_rollback_to_a_join_notes_itself_before_the_other_pipeline_drops_what_it_needs(
-    tmp_path: Path,
+    tmp_path: Path, has_run: bool
 ) -> None:
     """The next run would note it; a run of the other pipeline may come first."""
     place, other = Kept(tmp_path), OtherKept(tmp_path, days=5)
@@ -372,6 +434,10 @@ def test_a_rollback_to_a_join_notes_itself_before_the_other_pipeline_drops_what_
     published(other, "hourly", {"generation": 1, "changes": 0, **frontier})
     published(place, TABLE, joins)
     contract = contract_of(place.pipeline, TABLE, place.settings)
+    if not has_run:
+        seed = Seed(bronze=0, others={f"bronze/{other.name}": 0})
+        contract = contract.model_copy(update={"seed": seed})
+        (former / "commits" / "0").unlink()
     write_contract(place.places.contract(TABLE, 1), contract, {})
     published(place, TABLE, {"generation": 2}, "migration")
 

@@ -10,7 +10,7 @@ by a second commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import chain
@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
@@ -31,13 +32,14 @@ from tidemark.gold.retention import (
     table_frozen_before_ms,
 )
 from tidemark.gold.state import gold_state
-from tidemark.operators.operator import Operator
+from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import other_places, reading
 from tidemark.operators.repaired import MIGRATION
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.recompute.rewind.tables import plan_back
+from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
@@ -147,13 +149,12 @@ def _missing(
     if changes is None or changes.version() < before.changes:
         yield f"its history is gone or went back ({place.uri})"
     checkpoint = query_checkpoint(warehouse, table, generation)
-    last = checkpoint.last_batch("commits")
-    if checkpoint.query_id() is None or last is None:
+    ends = _ends(checkpoint, warehouse, table, operator, before)
+    if ends is None:
         yield f"its checkpoint is gone ({checkpoint.uri})"
     else:
-        first = min(checkpoint.delta_version(last), before.bronze + 1)
-        yield from _changed_since(warehouse.bronze, checkpoint.delta_version(last))
-        yield from _unread_files(warehouse.bronze, first)
+        yield from _changed_since(warehouse.bronze, ends[BRONZE])
+        yield from _unread_files(warehouse.bronze, min(ends[BRONZE], before.bronze + 1))
         frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
         if frozen is not None:
             bronze = warehouse.bronze.existing()
@@ -161,13 +162,12 @@ def _missing(
             yield from _needed_and_dropped(warehouse.bronze, before.bronze, date_of(needed_ms))
         given_up = open_and_given_up_ms(warehouse, table, operator, before.close_ms)
         for name, place in other_places(operator, warehouse).items():
-            other = place.open()
-            if other is None:
+            if place.open() is None:
                 yield f"there is no {place.uri} any more"
                 continue
             if given_up is not None:
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
-            read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
+            read = ends.get(name, 0)
             yield from _changed_since(place, read)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
@@ -178,6 +178,33 @@ def _missing(
                 "windows that are frozen by now (`keep`) were changed since, or got rows, and it "
                 "could not compute them again"
             )
+
+
+def _ends(
+    checkpoint: Checkpoint,
+    warehouse: Warehouse,
+    table: str,
+    operator: Operator,
+    before: GoldState,
+) -> Mapping[str, int] | None:
+    """The version that the former generation's query reads next, of each input: behind what the
+    generation was computed from where it has not run yet. None where its checkpoint is gone."""
+    if checkpoint.query_id() is None:
+        return None
+    last = checkpoint.last_batch("commits")
+    if last is not None:
+        read = checkpoint.delta_versions(last)
+        others = {name: place.open() for name, place in other_places(operator, warehouse).items()}
+        ids = {name: str(one.metadata().id) for name, one in others.items() if one is not None}
+        ends = {name: read.get(one, 0) for name, one in ids.items()}
+        return {BRONZE: checkpoint.delta_version(last), **ends}
+    contract = warehouse.places.contract(table, before.generation)
+    recorded = read_contract(contract, warehouse.options)
+    seed = None if recorded is None else recorded.seed
+    # Gold was published since: the batches that its query had are gone.
+    if seed is None or seed.bronze < before.bronze:
+        return None
+    return {BRONZE: seed.bronze + 1, **{name: one + 1 for name, one in seed.others.items()}}
 
 
 def _changed_and_frozen(
