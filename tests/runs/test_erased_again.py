@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from tests.kit.running import Place, clicks
-from tidemark.errors import ErasedUntold
+from tidemark.errors import ErasedUntold, MigrationRefused
 from tidemark.judge.erased import Columns, KeyedDigests, fingerprint, row_digests, values_table
 from tidemark.ledger.erased import Digests, Erased, erasures, record_place
+from tidemark.recompute.table_change import change_of
+from tidemark.runs.contract.check import admit, record_contracts
 from tidemark.runs.erased_again import erased_again
 
 KEY = "k" * 32
@@ -104,6 +106,39 @@ def test_a_source_that_is_followed_by_now_stops(place: Place) -> None:
     place.content = clicks(source=source, tables=measures)
     with pytest.raises(ErasedUntold, match="is followed now"):
         asked(place)
+
+
+@pytest.mark.parametrize(
+    ("wider", "is_taken"), [("long", True), ("double", False), ("decimal(10,0)", False)]
+)
+def test_no_migration_makes_a_column_wider_by_which_rows_could_not_be_told_any_more(
+    place: Place, wider: str, is_taken: bool
+) -> None:
+    """There would be no way back: bronze is written again."""
+    source = clicks()["source"]
+    source["columns"]["amount"] = "int"
+    place.content = clicks(source=source)
+    place.windows()
+    record_contracts(admit(place.pipeline, place.settings), place.warehouse)
+    for query in ("ingest", "per_10m"):
+        offsets = Path(place.places.contract(query, 1).removesuffix(".contract.json"), "offsets")
+        offsets.mkdir(parents=True)
+        (offsets / "0").write_text('v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{}')
+    recorded(place, "1", kept(BY_AMOUNT, "int", 7))
+    source["columns"]["amount"] = wider
+    if is_taken:
+        assert change_of(place.pipeline, place.settings, "per_10m", alone=False)
+        assert asked(place) is not None
+        return
+    with pytest.raises(MigrationRefused) as refused:
+        change_of(place.pipeline, place.settings, "per_10m", alone=False)
+    assert "the file has no column amount any more that is a whole number. Put it back." in str(
+        refused.value
+    )
+    assert "Nothing was written." in str(refused.value)
+    # Who lets them in again may have it wider.
+    recorded(place, "1", None)
+    assert change_of(place.pipeline, place.settings, "per_10m", alone=False)
 
 
 def test_a_column_that_became_wider_is_told_as_before(place: Place) -> None:

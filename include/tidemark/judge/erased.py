@@ -21,8 +21,8 @@ _NOTHING, _COLON = pa.scalar(b"", pa.binary()), pa.scalar(b":", pa.binary())
 
 
 def compared_as(column_type: str) -> ComparedAs | None:
-    """How the values of a declared type are compared; None: they are not. A type that becomes wider
-    compares as before."""
+    """How the values of a declared type are compared; None: they are not. A whole number
+    that becomes a wider one compares as before, and as a `double` or a decimal not at all."""
     kind = kind_of(column_type)
     if not isinstance(kind, SimpleKind):
         return None

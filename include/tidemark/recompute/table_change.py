@@ -15,6 +15,7 @@ from tidemark.recompute.former import former_generation
 from tidemark.recompute.predecessors import Predecessors, predecessors
 from tidemark.runs.contract.check import compare_contracts, differences_here
 from tidemark.runs.contract.contract import Contract, contract_of, read_contract
+from tidemark.runs.erased_again import check_told_when_wider
 from tidemark.storage.warehouse import Warehouse
 
 # What only a new generation takes, and what takes effect with one.
@@ -35,9 +36,10 @@ def change_of(
     pipeline: Pipeline, settings: Settings, table: str, rebuild: bool = False, alone: bool = True
 ) -> Change:
     """Nothing is written. Raises MigrationRefused where the file also asks for what no generation
-    takes, or where nothing was run yet. `rebuild`: where the contract is gone with the checkpoint,
-    the file counts as what gold was made by. Not `alone`: a run works meanwhile, so that a batch
-    which it planned is no obstacle yet."""
+    takes, where nothing was run yet, or where rows that an erasure rejects could not be told any
+    more. `rebuild`: where the contract is gone with the checkpoint, the file counts as what gold
+    was made by. Not `alone`: a run works meanwhile, so that a batch which it planned is no obstacle
+    yet."""
     compared = compare_contracts(pipeline, settings)
     recorded = {query.name: query.recorded for query in compared.queries}
     asked = contract_of(pipeline, table, settings)
@@ -49,8 +51,9 @@ def change_of(
             f"{table} of {pipeline.name} has no generation yet: the next run begins its first one, "
             "with all of bronze. Nothing was written."
         )
-    own = differences_here(contract, asked, Warehouse.of(pipeline.name, settings))
-    of_ingest = (found for found in compared.differences if found.query == INGEST)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    own = differences_here(contract, asked, warehouse)
+    of_ingest = [found for found in compared.differences if found.query == INGEST]
     in_the_way = [
         found
         for found in (*of_ingest, *own)
@@ -62,6 +65,8 @@ def change_of(
             f"The file of {pipeline.name} asks for more than a generation can take:\n{lines}\n"
             "Nothing was written. Put it back, or accept it (`tidemark accept`), and migrate then."
         )
+    if any(found.verdict is ChangeVerdict.NEW_GENERATION for found in of_ingest):
+        check_told_when_wider(pipeline, warehouse)
     left = [query for query in compared.unfinished if query.name != table]
     if left and alone:
         raise MigrationRefused(
