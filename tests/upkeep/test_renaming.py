@@ -38,6 +38,7 @@ from tidemark.storage.files import FileInTheWay
 from tidemark.storage.lease.lease import hold_lease, read_lease, this_process
 from tidemark.storage.result_file import write_result
 from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.maintenance.readers import readers
 from tidemark.upkeep.renaming import plan_rename, rename
 
 NAME = "visits"
@@ -195,6 +196,23 @@ def without_times(found: Any) -> Any:
     return [{name: of for name, of in row.items() if name != "written_at"} for row in rows]
 
 
+@pytest.mark.parametrize(("point", "when"), KILLS)
+def test_killed_anywhere_its_table_reads_the_bronze_that_it_joins_with(
+    tmp_path: Path, point: str, when: Literal["before", "after"]
+) -> None:
+    """Else maintenance of the other pipeline removes what it has yet to read."""
+    place = written(tmp_path / "root")
+    views = Place(place.root, name="views")
+    bronze(views, datetime(2026, 7, 1, 10, tzinfo=UTC))
+    if point == "table made":
+        shutil.rmtree(place.places.upkeep)
+    with killed(when, point), pytest.raises(Killed):
+        do(place)
+    read = [one.who for one in readers(views.pipeline, views.settings)[views.places.bronze]]
+    name = "clicks" if Path(place.places.folder).exists() else NAME
+    assert read == [f"the query of per_10m of {name}"]
+
+
 def test_what_would_not_be_exact_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     place = written(tmp_path / "root")
     folder, file = Path(place.places.folder), place.root / "pipelines" / f"{NAME}.yaml"
@@ -343,6 +361,8 @@ def test_where_the_folder_cannot_be_moved_the_pipeline_goes_on_as_it_was(
     with pytest.raises(RenameRefused, match="Nothing was changed"):
         do(place)
     assert unfinished_act(place.warehouse) is None
+    (reader,) = other_readers(Warehouse.of("views", place.settings))
+    assert reader.pipeline == "clicks"
     lease = read_lease(place.places.lease, {})
     assert lease is not None
     assert lease.released

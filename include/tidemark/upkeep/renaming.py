@@ -7,16 +7,17 @@ of finished acts, results, Data Docs, descriptions of tables) it is history, and
 
 The life of a rename, under the pipeline's lease, which goes along:
 1. the pipeline is stopped (`runs/unfinished_act.py`);
-2. its folder gets the new name, at once: from here on a repetition finds it there;
-3. the tables of `ops`, each in one commit; contracts; notes beside other bronzes;
-4. runs go on.
+2. beside other bronzes the new name is noted, so that these keep what its tables have yet to read;
+3. its folder gets the new name, at once: from here on a repetition finds it there;
+4. the tables of `ops`, each in one commit; contracts; the former name goes beside other bronzes;
+5. runs go on.
 Killed anywhere, neither name has a run before a repetition has done the rest.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -248,10 +249,15 @@ def rename(plan: Renaming, settings: Settings, now: datetime, by: str, reason: s
         plan = plan_rename(former, name, settings)
         act = plan.act or PipelineAct(ActKind.RENAME, f"{former}:{name}:{run_id}")
         warehouse = Warehouse.of(name, settings).fenced(lease.check)
+        notes = [(Warehouse.of(other, settings), reader) for other, reader in plan.reads]
+        renamed = [(at, one.model_copy(update={_PIPELINE: name})) for at, one in notes]
+        before = Warehouse.of(former, settings).fenced(lease.check)
         if not plan.is_moved:
-            before = Warehouse.of(former, settings).fenced(lease.check)
             stop_for(before, act)
-            _move(before, warehouse, lease)
+        for other, reader in renamed:
+            note_reader(other, reader)
+        if not plan.is_moved:
+            _move(before, warehouse, lease, renamed)
         row = {"run": run_id, "time": now, "kind": RENAME, "verdict": f"was {former}"}
         ensure_upkeep(warehouse.upkeep)
         for table in OPS_TABLES:
@@ -259,8 +265,8 @@ def rename(plan: Renaming, settings: Settings, now: datetime, by: str, reason: s
             _rename_rows(warehouse.ops_table(table), act, told)
         for place in _contracts(warehouse):
             _rename_contract(place, name, warehouse)
-        for other, reader in plan.reads:
-            _rename_reader(Warehouse.of(other, settings), reader, name)
+        for other, reader in notes:
+            forget_reader(other, reader)
         release_after(warehouse)
     record_status(name, settings, now)
 
@@ -270,12 +276,17 @@ def rename(plan: Renaming, settings: Settings, now: datetime, by: str, reason: s
     after_a_kill="before: the pipeline is stopped under its former name; after: under the new one; "
     "a repetition does the rest",
 )
-def _move(former: Warehouse, to: Warehouse, lease: Lease) -> None:
-    """At once, with the lease. Where it is refused, the pipeline goes on as it was."""
+def _move(
+    former: Warehouse, to: Warehouse, lease: Lease, noted: Iterable[tuple[Warehouse, OtherReader]]
+) -> None:
+    """At once, with the lease. Where it is refused, the pipeline goes on as it was, and what was
+    `noted` beside other bronzes goes."""
     here, there = former.places.folder, to.places.folder
     try:
         lease.go_along(lambda: rename_folder(here, there), to.places.lease)
     except StorageUnavailable as error:
+        for other, reader in noted:
+            forget_reader(other, reader)
         release_after(former)
         raise RenameRefused(f"{error} {_UNTOUCHED}") from error
 
@@ -325,9 +336,3 @@ def _rename_contract(place: str, name: str, warehouse: Warehouse) -> None:
         pipeline = contract.pipeline.model_copy(update={"name": name})
         warehouse.fence()
         write_contract(place, contract.model_copy(update={"pipeline": pipeline}), warehouse.options)
-
-
-def _rename_reader(other: Warehouse, reader: OtherReader, name: str) -> None:
-    """In between there are both notes, and more is kept than has to be."""
-    note_reader(other, reader.model_copy(update={"pipeline": name}))
-    forget_reader(other, reader)
