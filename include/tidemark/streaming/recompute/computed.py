@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -103,12 +105,17 @@ def compute(
 
 
 def computed_from_gold(
-    spark: SparkSession, table: TableRun, operator: Operator, left_out: RowsLeftOut
+    spark: SparkSession,
+    table: TableRun,
+    operator: Operator,
+    frozen_before_ms: int | None,
+    left_out: RowsLeftOut,
 ) -> Computed | None:
     """All windows of a table whose gold stands for all of bronze: only what the rows that are left
     out are in is computed, and the rest is as gold has it.
 
-    None where gold does not tell it: a window fails, or another input is newer than gold.
+    None where gold does not tell it: a window fails, another input is newer than gold, or bronze
+    was changed by hand, which was accepted, and gold has not followed.
     """
     run, others = table.run, _versions(operator, table.run)
     if left_out.rows is None or any(table.state.inputs[name] != at for name, at in others.items()):
@@ -117,16 +124,42 @@ def computed_from_gold(
         return None
     operator, bronze = reading_at(operator, run, others), run.warehouse.bronze.existing()
     in_bronze = operator.rows_in(bronze)
+    gold = dataset_of(table.gold.existing())
+    if not _holds_all_of(bronze, gold, operator, table.state.close_ms, frozen_before_ms):
+        return None
     touched = in_bronze.holding(left_out.rows)
     inputs = _inputs(spark, run, operator, bronze.version(), others, left_out)
     found = _apart(inputs, in_bronze, touched)
     if found.excluded.num_rows:
         return None
-    shown = dataset_of(table.gold.existing())
-    names = [name for name in found.rows.column_names if name in shown.schema.names]
-    gold = conformed(shown.to_table(names), found.rows.schema)
-    rows = pa.concat_tables([_without(gold, touched, found.rows, in_bronze), found.rows])
+    names = [name for name in found.rows.column_names if name in gold.schema.names]
+    known = conformed(gold.to_table(names), found.rows.schema)
+    rows = pa.concat_tables([_without(known, touched, found.rows, in_bronze), found.rows])
     return Computed(rows, found.excluded, bronze.version(), others, left_out)
+
+
+def _holds_all_of(
+    bronze: DeltaTable,
+    gold: Dataset,
+    operator: Operator,
+    close_ms: int,
+    frozen_before_ms: int | None,
+) -> bool:
+    """Does gold count what bronze has? True where the kind does not tell."""
+    rows = range_of(operator, bronze, close_ms, frozen_before_ms)
+    in_bronze = counted_in(bronze, operator, rows)
+    if rows is None or in_bronze is None:
+        return True
+    shown = rows.of(gold.to_table(["window_start", "window_end", "rows"]))
+    return bool((pc.sum(shown.column("rows")).as_py() or 0) == in_bronze)
+
+
+def counted_in(bronze: DeltaTable, operator: Operator, rows: RowRange | None) -> int | None:
+    """How many rows of bronze are in a stretch of a table's, each as often as it is in one; None
+    where rows of the kind do not count them."""
+    if not operator.traits.counts_rows:
+        return None
+    return 0 if rows is None else operator.rows_in(bronze).count_starting(rows, "true")
 
 
 def once_gone(computed: Computed, bronze: int) -> Computed | None:

@@ -84,6 +84,7 @@ from tidemark.streaming.recompute.computed import (
     caught_up,
     compute,
     computed_from_gold,
+    counted_in,
     range_of,
     reading_at,
     shown,
@@ -183,7 +184,8 @@ def compute_table(
     check_others_are_there(operator, run.warehouse)
     found = gold_before(run, name, operator, change)
     if left_out is not None and not (found.is_lost or change.differences):
-        of_gold = computed_from_gold(spark, TableRun(run, name, found.state), operator, left_out)
+        table = TableRun(run, name, found.state)
+        of_gold = computed_from_gold(spark, table, operator, found.frozen_before_ms, left_out)
         if of_gold is not None:
             return of_gold
     failing = _known_failing(run, operator, name, found.state.generation, change.predecessors)
@@ -305,10 +307,8 @@ def balanced(plan: Migration) -> Recomputed:
     """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
     each assignment of bronze; nothing is written then."""
     operator, bronze = plan.operator, plan.table.bronze.at_version(plan.bronze)
-    in_bronze = None
-    if operator.traits.counts_rows:
-        rows = range_of(operator, bronze, plan.table.state.close_ms, plan.to.frozen_before_ms)
-        in_bronze = 0 if rows is None else operator.rows_in(bronze).count_starting(rows, "true")
+    rows = range_of(operator, bronze, plan.table.state.close_ms, plan.to.frozen_before_ms)
+    in_bronze = counted_in(bronze, operator, rows)
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
     lines = list(recomputed_lines(plan.name, "", {MIGRATION: plan.bronze}, [found]))
