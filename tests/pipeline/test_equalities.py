@@ -19,6 +19,7 @@ from tidemark.pipeline.expressions.sql import equalities
         ("`a b` = 'x' AND (n = 1 AND m == 2)", {"a b": ("x",), "n": (1,), "m": (2,)}),
         ("key IN ('x', 'y') and n = 1", {"key": ("x", "y"), "n": (1,)}),
         ("key IN ('7')", {"key": ("7",)}),
+        ("userId IN (8, 7, 8, 07)", {"userId": (8, 7)}),
     ],
 )
 def test_values_are_told_by_columns(text: str, values: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ Value = str | int
 
 
 def equalities_of(root: exp.Expr) -> dict[str, tuple[Value, ...]] | None:
-    """The values by the names of columns, as they are written; None where a condition says more, or
-    names a column twice."""
+    """The values by the names of columns, as they are written, each once; None where a condition
+    says more, or names a column twice."""
     found: dict[str, tuple[Value, ...]] = {}
     for part in _parts(root):
         match part:
@@ -26,7 +26,7 @@ def equalities_of(root: exp.Expr) -> dict[str, tuple[Value, ...]] | None:
         told = tuple(one for one in values if one is not None)
         if len(column.parts) > 1 or column.name in found or len(told) < len(values):
             return None
-        found[column.name] = told
+        found[column.name] = tuple(dict.fromkeys(told))
     return found
 
 
