@@ -67,16 +67,17 @@ def test_all_that_it_wrote_goes_and_what_it_read_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_bucket_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("root", ["s3://lake/root", "s3://lake/year=2026"])
+def test_in_a_bucket_too(tmp_path: Path, root: str) -> None:
     place = written(tmp_path / "root")
     shutil.rmtree(place.places.lease)
     with s3_server() as options:
-        copy_to_store(place.root, "s3://lake/root", options)
-        settings = Settings(root="s3://lake/root", pipelines="p", storage_options=options)
-        with hold_lease("s3://lake/root/clicks/lease", this_process("run", "stream"), options):
+        copy_to_store(place.root, root, options)
+        settings = Settings(root=root, pipelines="p", storage_options=options)
+        with hold_lease(f"{root}/clicks/lease", this_process("run", "stream"), options):
             pass
         remove(plan_removal("clicks", settings), settings, "removing")
-        left = {uri.rpartition("/")[2] for uri in list_files("s3://lake/root", options)}
+        left = {uri.rpartition("/")[2] for uri in list_files(root, options)}
     assert left == {"1.json"}
 
 

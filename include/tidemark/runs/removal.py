@@ -73,7 +73,7 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
         raise RemovalRefused(f"{because} {_UNTOUCHED}")
     sizes: dict[str, tuple[int, int]] = {}
     for place, facts in found:
-        part = place.removeprefix(f"{folder}/").partition("/")[0]
+        part = name_below(folder, place).partition("/")[0]
         files, size = sizes.get(part, (0, 0))
         sizes[part] = files + 1, size + facts.size
     return Removal(pipeline, sizes, tuple(noted_readings(pipeline, settings)))
