@@ -20,7 +20,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.excluded import Excluded
 from tidemark.gold.plan import CHANGES, CLOSE
-from tidemark.gold.state import gold_state
+from tidemark.gold.state import gold_state, is_published
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.erased import erasures
@@ -66,6 +66,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.duckdb_in_utc import answers
 from tidemark.storage.files import FileMissing, read_bytes
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -89,9 +90,19 @@ def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
     lines = [*_ingest_lines(source), *_retraction_lines(source), *_replay_lines(source)]
     lines += [erasure_line(one.id, one.rows["bronze"], None) for one in erasures(source.warehouse)]
     for name in source.pipeline.tables:
-        lines += _stream_lines(source, name)
-        lines += _recomputed_lines(source, name)
+        if _is_made(source.warehouse, name):
+            lines += _stream_lines(source, name)
+            lines += _recomputed_lines(source, name)
     return lines
+
+
+def _is_made(warehouse: Warehouse, name: str) -> bool:
+    """Not where no run has made the table, or its gold was moved away: the run that makes gold
+    again accounts for its batches. A history that is gone beside a published gold is lost."""
+    gold = warehouse.gold(name).open()
+    if gold is None:
+        return False
+    return is_published(gold) or warehouse.changes(name, generation_of(gold)).open() is not None
 
 
 def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
