@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from tests.kit.killed import Killed, killed
-from tests.kit.running import Place
+from tests.kit.running import Place, clicks
 from tests.storage.s3 import copy_to_store, s3_server
 from tests.storage.test_ops_place import rows_of, share
 from tidemark.cli.main import app
@@ -129,6 +129,18 @@ def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -
     note_reader(place.warehouse, joined)
     assert "both of views" in command(place, "clicks", "--apply")[1]
     shutil.rmtree(place.places.other_readers)
+    source = {**clicks()["source"], "files": "clicks/per_10m/gold/*.json"}
+    lookup = {"rates": {"table": "clicks/bronze", "on": "key", "columns": {"x": "string"}}}
+    table = {**clicks()["tables"]["per_10m"], "measures": {"x": "max(rates.x)"}}
+    looking = clicks(lookup=lookup, tables={"per_10m": table})
+    for content in (clicks(source=source), looking):
+        reading = Place(place.root, content, "views").write_file()
+        for words in ((), ("--apply",)):
+            code, told = command(place, "clicks", *words)
+            assert code == 1
+            assert "views reads " in told
+            assert "Nothing was removed. Let it read another place" in told
+        reading.unlink()
     with hold_lease(place.places.lease, this_process("run", "stream"), {}):
         assert command(place, "clicks", "--apply")[0] == 75
     assert Path(place.places.bronze).exists()

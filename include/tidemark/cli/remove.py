@@ -24,8 +24,8 @@ def remove(
     """Remove all that a pipeline wrote, once its file is removed: tables, checkpoints, its account.
 
     Without `--apply` it is shown what would go. Refused while its file is there, while something
-    works on it, and while tables of other pipelines join with its bronze. What it has read stays:
-    landed files, topics, tables of others. There is no way back.
+    works on it, and while other pipelines join with its bronze or read what lies in its folder.
+    What it has read stays: landed files, topics, tables of others. There is no way back.
     """
     from tidemark.runs import removal
     from tidemark.runs.acceptance import check_may

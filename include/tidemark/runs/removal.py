@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from tidemark.commit_point import commit_point
 from tidemark.errors import RemovalRefused
 from tidemark.gold.other_readers import OtherReader, forget_reader, other_readers
-from tidemark.pipeline.load import pipeline_files
+from tidemark.pipeline.granted import is_below
+from tidemark.pipeline.load import load_pipelines, pipeline_files
 from tidemark.pipeline.names import check_folder_name
-from tidemark.pipeline.places import OPS_TABLES
+from tidemark.pipeline.places import OPS_TABLES, Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.storage.delta.ops_place import note_moved
@@ -49,9 +50,9 @@ class Removal:
 def plan_removal(pipeline: str, settings: Settings) -> Removal:
     """What there is of a pipeline; only reads.
 
-    RemovalRefused while its file is there, while tables of other pipelines join with its bronze,
-    where something lies in its folder that is another's, or where the root has no folder of a
-    pipeline of this name. RootMissing.
+    RemovalRefused while its file is there, while tables of other pipelines join with its bronze or
+    others read what lies in its folder, where something lies there that is another's, or where the
+    root has no folder of a pipeline of this name. RootMissing.
     """
     check_root(settings)
     if file := next((one for one in pipeline_files(settings.pipelines_folder)
@@ -68,6 +69,11 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
             "without the join (`tidemark migrate`), or remove their pipelines first."
         )
     folder = warehouse.places.folder
+    for other, place in read_below(folder, settings):
+        raise RemovalRefused(
+            f"{other} reads {place}, which would be gone. {_UNTOUCHED} Let it read another place, "
+            "or remove it first."
+        )
     found = sorted(list_files(folder, warehouse.options).items())
     if because := why_not_to_clear(warehouse, (name_below(folder, place) for place, _ in found)):
         raise RemovalRefused(f"{because} {_UNTOUCHED}")
@@ -99,6 +105,15 @@ def noted_readings(pipeline: str, settings: Settings) -> Iterator[tuple[str, Oth
         if is_folder:
             readers = other_readers(Warehouse.of(name, settings))
             yield from ((name, one) for one in readers if one.pipeline == pipeline)
+
+
+def read_below(folder: str, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Which pipelines of the files read what lies in a folder, as their source or a lookup."""
+    for one in load_pipelines(settings.pipelines_folder)[0]:
+        places = Places(settings.root, one.name)
+        named = (one.source.named_place, *(lookup.place for lookup in one.lookup.values()))
+        read = (places.source(place) for place in named if place)
+        yield from ((one.name, place) for place in read if is_below(place, folder))
 
 
 def remove(removal: Removal, settings: Settings, run_id: str) -> None:

@@ -36,9 +36,8 @@ from tidemark.errors import (
     StorageUnavailable,
 )
 from tidemark.gold.other_readers import OtherReader, forget_reader, note_reader, other_readers
-from tidemark.pipeline.granted import is_below
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.load import find_pipeline, load_pipelines, pipeline_files
+from tidemark.pipeline.load import find_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import OPS_TABLES
@@ -48,7 +47,7 @@ from tidemark.runs.contract.contract import read_contract, write_contract
 from tidemark.runs.contract.recorded import queries_of
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.runs.pipeline_lease import pipeline_lease
-from tidemark.runs.removal import noted_readings
+from tidemark.runs.removal import noted_readings, read_below
 from tidemark.runs.results.newest_result import held_run
 from tidemark.runs.status.recorded_status import record_status
 from tidemark.runs.unfinished_act import (
@@ -196,9 +195,8 @@ def _reasons(
             f" {', '.join(one.name for one in readers)}. Let these begin a generation without the "
             "join first (`tidemark migrate`), and one with it afterwards."
         )
-    for other, place in _read_places(settings):
-        if is_below(place, folder):
-            yield f"{other} reads {place}, which would be gone. Let it read another place first."
+    for other, place in read_below(folder, settings):
+        yield f"{other} reads {place}, which would be gone. Let it read another place first."
     if because := why_not_to_clear(warehouse, names, "rename"):
         yield because
     if state := next((name for name in names if _STATE_BY_PATH in name), None):
@@ -226,14 +224,6 @@ def _reasons(
             f"alone. Give the file its former name, `tidemark publish {former}`, and rename it "
             "then."
         )
-
-
-def _read_places(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What all pipelines read, by their names."""
-    for one in load_pipelines(settings.pipelines_folder)[0]:
-        places = Warehouse.of(one.name, settings).places
-        named = (one.source.named_place, *(lookup.place for lookup in one.lookup.values()))
-        yield from ((one.name, places.source(place)) for place in named if place)
 
 
 def rename(plan: Renaming, settings: Settings, now: datetime, by: str, reason: str | None) -> None:
