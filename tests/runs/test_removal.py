@@ -16,7 +16,8 @@ from tests.kit.running import Place, clicks
 from tests.storage.s3 import copy_to_store, s3_server
 from tests.storage.test_ops_place import rows_of, share
 from tidemark.cli.main import app
-from tidemark.gold.other_readers import OtherReader, note_reader, other_readers
+from tidemark.errors import RemovalRefused
+from tidemark.gold.other_readers import OtherReader, forget_reader, note_reader, other_readers
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.removal import plan_removal, remove
 from tidemark.storage.files import list_files
@@ -99,6 +100,21 @@ def test_killed_anywhere_a_repetition_removes_the_rest(
     if Path(place.places.folder).exists() and any(Path(place.places.folder).iterdir()):
         remove(plan_removal("clicks", place.settings), place.settings, "removing")
     assert len(left) > (when == "after")
+    assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
+
+
+def test_what_came_behind_the_plan_is_asked_under_the_lease(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    plan = plan_removal("clicks", place.settings)
+    joined = OtherReader(pipeline="views", table="both")
+    note_reader(place.warehouse, joined)
+    with pytest.raises(RemovalRefused, match="both of views"):
+        remove(plan, place.settings, "removing")
+    assert Path(place.places.bronze).exists()
+    forget_reader(place.warehouse, joined)
+    Path(place.places.folder, "planned_columns.json").write_text("{}")
+    removed = remove(plan, place.settings, "removing")
+    assert removed.parts.keys() - plan.parts.keys() == {"planned_columns.json"}
     assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
 
 

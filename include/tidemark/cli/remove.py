@@ -34,7 +34,7 @@ def remove(
     plan = removal.plan_removal(pipeline, loaded)
     if apply:
         check_may(loaded, "remove", None)
-        removal.remove(plan, loaded, manual_run_id(datetime.now(UTC)))
+        plan = removal.remove(plan, loaded, manual_run_id(datetime.now(UTC)))
     print_removal(plan, f"{loaded.root}/{pipeline}", applied=apply)
 
 

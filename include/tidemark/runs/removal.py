@@ -116,8 +116,9 @@ def read_below(folder: str, settings: Settings) -> Iterator[tuple[str, str]]:
         yield from ((one.name, place) for place in read if is_below(place, folder))
 
 
-def remove(removal: Removal, settings: Settings, run_id: str) -> None:
-    """Remove it, under its lease; LeaseHeld while something works on it. Safe to repeat."""
+def remove(removal: Removal, settings: Settings, run_id: str) -> Removal:
+    """Remove it, under its lease: what has gone. Safe to repeat. LeaseHeld while something works on
+    it, and what `plan_removal` raises."""
     warehouse = Warehouse.of(removal.pipeline, settings)
     with hold_lease(
         warehouse.places.lease,
@@ -128,6 +129,8 @@ def remove(removal: Removal, settings: Settings, run_id: str) -> None:
         on_takeover=lambda _: (),
         ends_processes=False,
     ) as lease:
+        # What was planned without the lease may be so no more.
+        removal = plan_removal(removal.pipeline, settings)
         for other, reader in removal.reads:
             forget_reader(Warehouse.of(other, settings), reader)
         for table in OPS_TABLES:
@@ -139,6 +142,7 @@ def remove(removal: Removal, settings: Settings, run_id: str) -> None:
                 lease.check()
                 _remove(warehouse, name)
     _remove(warehouse, _LEASE)
+    return removal
 
 
 @commit_point(
