@@ -188,7 +188,7 @@ def test_a_table_that_begins_to_read_bronze_while_an_act_is_planned_keeps_it_fro
     monkeypatch.setattr(module, "hold_to_checks", lambda *_: None)
     asked = SimpleNamespace(finishes=False, reason="why")
     act: Any = SimpleNamespace(run=place.run("act"), asked=asked)
-    with pytest.raises(RetractionRefused, match="t of orders"):
+    with pytest.raises(RetractionRefused, match="If t of orders is no more, remove "):
         module._begun(act, None, SimpleNamespace(change=None))
     assert unfinished_act(place.warehouse) is None
 

@@ -247,7 +247,7 @@ def test_what_would_not_be_exact_is_refused_and_changes_nothing(tmp_path: Path) 
     release_after(place.warehouse)
     joined = OtherReader(pipeline="views", table="both")
     note_reader(place.warehouse, joined)
-    refused("both of views")
+    refused("If both of views is no more, remove " + place.places.other_readers)
     forget_reader(place.warehouse, joined)
 
     source = {**clicks()["source"], "files": "clicks/per_10m/gold/*.json"}

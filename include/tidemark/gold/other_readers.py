@@ -14,7 +14,7 @@ pipeline's file still stands here: who removes it removes its file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import ValidationError
 
@@ -84,6 +84,14 @@ def forget_reader(other: Warehouse, reader: OtherReader) -> None:
     """Take that back; no error where it is gone."""
     folder = other.file_at(other.places.other_readers)
     folder.remove_files([folder.below(_file(reader))])
+
+
+def if_no_more(other: Warehouse, readers: Iterable[OtherReader]) -> str:
+    """What to do where a table is no more, and its note is left over: it came back with a backup,
+    say, or the table left its file. Nobody can tell that from a table that will run again."""
+    folder = other.file_at(other.places.other_readers)
+    notes = ((one.name, folder.below(_file(one))) for one in readers)
+    return " ".join(f"If {name} is no more, remove {place}." for name, place in notes)
 
 
 def _file(reader: OtherReader) -> str:

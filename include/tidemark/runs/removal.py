@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import RemovalRefused
-from tidemark.gold.other_readers import OtherReader, forget_reader, other_readers
+from tidemark.gold.other_readers import OtherReader, forget_reader, if_no_more, other_readers
 from tidemark.pipeline.granted import is_below
 from tidemark.pipeline.load import load_pipelines, pipeline_files
 from tidemark.pipeline.names import check_folder_name
@@ -66,7 +66,8 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
         raise RemovalRefused(
             f"Tables of other pipelines join with the bronze of {pipeline}: "
             f"{', '.join(one.name for one in readers)}. {_UNTOUCHED} Let these begin a generation "
-            "without the join (`tidemark migrate`), or remove their pipelines first."
+            "without the join (`tidemark migrate`), or remove their pipelines first. "
+            f"{if_no_more(warehouse, readers)}"
         )
     folder = warehouse.places.folder
     for other, place in read_below(folder, settings):

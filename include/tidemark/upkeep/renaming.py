@@ -35,7 +35,13 @@ from tidemark.errors import (
     RenameRefused,
     StorageUnavailable,
 )
-from tidemark.gold.other_readers import OtherReader, forget_reader, note_reader, other_readers
+from tidemark.gold.other_readers import (
+    OtherReader,
+    forget_reader,
+    if_no_more,
+    note_reader,
+    other_readers,
+)
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
@@ -193,7 +199,8 @@ def _reasons(
         yield (
             f"Tables of other pipelines join with the bronze of {former}, and know it by this name:"
             f" {', '.join(one.name for one in readers)}. Let these begin a generation without the "
-            "join first (`tidemark migrate`), and one with it afterwards."
+            "join first (`tidemark migrate`), and one with it afterwards. "
+            f"{if_no_more(warehouse, readers)}"
         )
     for other, place in read_below(folder, settings):
         yield f"{other} reads {place}, which would be gone. Let it read another place first."

@@ -14,7 +14,7 @@ from tidemark.errors import (
     TidemarkError,
     UnpublishedChanges,
 )
-from tidemark.gold.other_readers import other_readers
+from tidemark.gold.other_readers import if_no_more, other_readers
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
@@ -83,10 +83,10 @@ def _unpublished(run: Run, why: str) -> UnpublishedChanges:
 def check_no_other_readers(run: Run, rest: str) -> None:
     """RetractionRefused where gold of other pipelines shows rows of this bronze too."""
     if readers := other_readers(run.warehouse):
-        names = ", ".join(f"{one.table} of {one.pipeline}" for one in readers)
+        names = ", ".join(one.name for one in readers)
         raise RetractionRefused(
             f"Tables of other pipelines join with this bronze ({names}), and what their gold shows "
-            f"{rest}"
+            f"{rest} {if_no_more(run.warehouse, readers)}"
         )
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced, MigrationRefused
-from tidemark.gold.other_readers import other_readers
+from tidemark.gold.other_readers import if_no_more, other_readers
 from tidemark.pipeline.column_types import is_wider
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.model import Pipeline, Source
@@ -89,7 +89,8 @@ def plan_widening(spark: SparkSession, run: Run) -> Widening | None:
         raise MigrationRefused(
             f"Bronze of {run.pipeline.name} cannot get wider columns while tables of other "
             f"pipelines join with it ({names}): their queries do not go on with another type. "
-            f"{_UNTOUCHED} Read the field under another column's name as well."
+            f"{_UNTOUCHED} Read the field under another column's name as well. "
+            f"{if_no_more(run.warehouse, readers)}"
         )
     rows = table_at(spark, run.warehouse.bronze, bronze.version())
     _check_values(rows, planned, columns, run.pipeline)

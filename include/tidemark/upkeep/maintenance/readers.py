@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.checkpoints import query_checkpoint
-from tidemark.gold.other_readers import other_readers
+from tidemark.gold.other_readers import if_no_more, other_readers
 from tidemark.gold.plan import noted_name
 from tidemark.gold.state import gold_state
 from tidemark.operators.joins.joins import input_name
@@ -106,8 +106,7 @@ def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[Ta
         last = checkpoint.last_batch("commits")
         versions = {} if last is None else checkpoint.delta_versions(last)
         read, published = versions.get(str(bronze.metadata().id)), state.inputs[name]
-        note = f"{warehouse.places.other_readers}/{reader.pipeline}.{reader.table}.json"
-        advice = f"Run {reader.pipeline}, to its end. If that table is no more, remove {note}."
+        advice = f"Run {reader.pipeline}, to its end. {if_no_more(warehouse, [reader])}"
         if read is not None:
             first = read
         elif published < 0:
