@@ -91,6 +91,7 @@ def place(tmp_path: Path) -> Place:
     [
         (RetractedNote(id=ACT, rows=1), "1 rows of .* were retracted, or brought back"),
         (RewoundNote(id=ACT, to_version=0), "was taken back to what it was at version 0"),
+        (ErasedNote(id=ACT, rows=1), "1 rows of .* were erased .the erasure 20260701T000000Z."),
     ],
 )
 def test_rows_that_went_meanwhile_are_a_loss(place: Place, note: Note, said: str) -> None:
@@ -101,10 +102,50 @@ def test_rows_that_went_meanwhile_are_a_loss(place: Place, note: Note, said: str
     assert "tidemark migrate clicks --rebuild per_10m" in loss
 
 
-def test_an_act_that_is_not_finished_is_none_yet(place: Place) -> None:
-    put(place.places.bronze, RetractedNote(id=ACT, rows=1), "overwrite")
-    stop_for(place.warehouse, PipelineAct(ActKind.FOLLOWING, ACT))
+@pytest.mark.parametrize(
+    ("note", "kind"),
+    [
+        (RetractedNote(id=ACT, rows=1), ActKind.FOLLOWING),
+        (ErasedNote(id=ACT, rows=1), ActKind.ERASURE),
+    ],
+)
+def test_an_act_that_is_not_finished_is_none_yet(place: Place, note: Note, kind: ActKind) -> None:
+    put(place.places.bronze, note, "overwrite")
+    stop_for(place.warehouse, PipelineAct(kind, ACT))
     assert told(place) == []
+
+
+def test_an_erasure_that_took_no_row_of_bronze_is_none_whatever_came_since(place: Place) -> None:
+    put(place.places.bronze, ErasedNote(id=ACT, rows=0))
+    assert told(place) == []
+    put(place.places.bronze, ErasedNote(id=ACT, rows=1), "overwrite")
+    put(place.places.bronze, ErasedNote(id="20260702T000000Z", rows=0))
+    assert len(told(place)) == 1
+
+
+def test_rejects_that_were_erased_are_nothing_to_gold(held: Place) -> None:
+    publish(held)
+    put(held.places.rejects, ErasedNote(id=ACT, rows=1), "overwrite")
+    assert losses(held) == []
+
+
+def test_a_table_that_was_restored_from_before_an_erasure_is_stopped(
+    held: Place, tmp_path: Path
+) -> None:
+    publish(held)
+    of_table = [held.places.gold("per_10m"), held.places.changes("per_10m", 1)]
+    backup = [shutil.copytree(uri, tmp_path / f"backup-{n}") for n, uri in enumerate(of_table)]
+    put(held.places.bronze, ErasedNote(id=ACT, rows=1), "overwrite")
+    cut_log(held.places.bronze, 1)
+    publish(held)
+    assert losses(held) == []
+    for uri, copy in zip(of_table, backup, strict=True):
+        shutil.rmtree(uri)
+        shutil.copytree(copy, uri)
+    (loss,) = losses(held)
+    assert loss.place == held.places.bronze
+    assert "tidemark migrate clicks --rebuild per_10m" in loss.way_out
+    check_losses(held.pipeline, held.warehouse, rebuilt="per_10m")
 
 
 @pytest.fixture
@@ -148,13 +189,14 @@ def test_rows_that_were_erased_of_another_bronze_meanwhile_are_a_loss(joined: Ki
     assert told_of_other(joined) == []
     put(bronze, ErasedNote(id=ACT, rows=1), "overwrite")
     (loss,) = told_of_other(joined)
-    assert "were erased, or its log was cut" in loss
+    assert "1 rows of" in loss
+    assert "were erased" in loss
     assert f"tidemark migrate {joined.name} --rebuild {TABLE}" in loss
     # What an erasure leaves of a log, once others have written to the table.
     put(bronze, OURS)
     cut_log(bronze, 2)
     (loss,) = told_of_other(joined)
-    assert "were erased, or its log was cut" in loss
+    assert "was cut, so that nobody can tell whether rows of it were erased" in loss
 
 
 def test_of_another_bronze_of_which_nothing_was_read_a_cut_log_is_none(joined: KindPlace) -> None:
@@ -195,7 +237,11 @@ def test_a_table_that_begins_to_read_bronze_while_an_act_is_planned_keeps_it_fro
 
 INGESTED = IngestNote(query="ingest", batch=0, rows=Rows(read=2, accepted=2))
 EMITTED = EmittedNote(query="q", batch=0)
-TAKEN_OUT = [RetractedNote(id=ACT, rows=1), RewoundNote(id=ACT, to_version=0)]
+TAKEN_OUT = [
+    RetractedNote(id=ACT, rows=1),
+    RewoundNote(id=ACT, to_version=0),
+    ErasedNote(id=ACT, rows=1),
+]
 
 
 def read_to(place: Place, version: int, generation: int = 1) -> None:

@@ -529,10 +529,12 @@ def _changed_since(
             "gold.",
             _way_out(table, one),
         )
-    yield from _taken_out(table, one, noted, f"{of} ({table.gold.uri})")
+    yield from (taken := tuple(_taken_out(table, one, noted, f"{of} ({table.gold.uri})")))
     is_other = one in table.others
-    if is_other and _may_be_erased(one, there, noted):
-        what = f"Rows of {one.uri} were erased, or its log was cut so that nobody can tell"
+    if is_other and not taken and _is_cut(one, there, noted):
+        what = (
+            f"The log of {one.uri} was cut, so that nobody can tell whether rows of it were erased"
+        )
         yield _rewound(table, one, what, f"{of} ({table.gold.uri})", "these rows")
     if not is_other and (gone := _dropped_unasked(table, there, noted)):
         yield _dates_lost(table, one, gone)
@@ -542,28 +544,31 @@ def _changed_since(
         yield _by_hand(table, one, by_hand, of)
 
 
-def _may_be_erased(one: FoundTable, there: DeltaTable, version: int) -> bool:
-    """Did another pipeline's bronze lose rows by an erasure behind a version, or does its log not
-    tell? An erasure cuts it; maintenance leaves what comes behind the version that gold of a noted
-    reader stands for."""
+def _is_cut(one: FoundTable, there: DeltaTable, version: int) -> bool:
+    """Does the log of another pipeline's bronze not tell whether it lost rows by an erasure behind
+    a version? An erasure cuts it; maintenance leaves what comes behind the version that gold of a
+    noted reader stands for. Of its own bronze a run asks for each entry that it has to read."""
     # Of a bronze that it has read nothing of, gold shows nothing.
-    if version < 0 or one.at <= version:
-        return False
-    erased = _newest_note(one, version, ErasedNote) is not None
-    return erased or not reaches_back(there, version + 1)
+    return 0 <= version < one.at and not reaches_back(there, version + 1)
 
 
 def _taken_out(table: TableInventory, one: FoundTable, after: int, since: str) -> Iterator[Loss]:
     """Rows that acts of ours took out of a table, or brought back, behind a version, since which
     the query has not begun anew."""
-    if (rewound := _newest_note(one, after, RewoundNote)) is not None:
+    if (rewound := next(_notes(one, after, RewoundNote), None)) is not None:
         to = f"version {rewound.to_version} (the rewind {rewound.id})"
         what = f"{one.uri} was taken back to what it was at {to}"
         yield _rewound(table, one, what, since, "its rows that are undone")
-    act = _newest_note(one, after, RetractedNote)
+    act = next(_notes(one, after, RetractedNote), None)
     if act is not None and not _is_at_work(table, act):
         what = f"{act.rows:,} rows of {one.uri} were retracted, or brought back"
         yield _rewound(table, one, f"{what} (the retraction {act.id})", since, "these rows")
+    # Gold shows no rejects, and stays right where no row went.
+    erasures = () if one is table.rejects else _notes(one, after, ErasedNote)
+    erased = next((note for note in erasures if note.rows), None)
+    if erased is not None and not _is_at_work(table, erased):
+        what = f"{erased.rows:,} rows of {one.uri} were erased (the erasure {erased.id})"
+        yield _rewound(table, one, what, since, "these rows")
 
 
 def _rewound(table: TableInventory, one: FoundTable, what: str, since: str, rows: str) -> Loss:
@@ -578,7 +583,7 @@ def _rewound(table: TableInventory, one: FoundTable, what: str, since: str, rows
     )
 
 
-def _is_at_work(table: TableInventory, act: RetractedNote) -> bool:
+def _is_at_work(table: TableInventory, act: RetractedNote | ErasedNote) -> bool:
     """Is an act not finished, in which the tables begin their generations last?"""
     unfinished = unfinished_act(table.warehouse)
     return unfinished is not None and unfinished.id == act.id
@@ -634,13 +639,11 @@ def _has_another_history(table: TableInventory, one: FoundTable, version: int) -
     return found >= 0 and found != noted
 
 
-def _newest_note(one: FoundTable, version: int, kind: type[_Note]) -> _Note | None:
-    """The newest note of a kind in a table's commits behind a version: of a rewind that took it
-    back, say."""
-    if one.table is None or one.at <= version:
-        return None
-    notes = (note_of(commit) for commit in one.table.history(one.at - version))
-    return next((note for note in notes if isinstance(note, kind)), None)
+def _notes(one: FoundTable, version: int, kind: type[_Note]) -> Iterator[_Note]:
+    """The notes of a kind in a table's commits behind a version, newest first: of a rewind that
+    took it back, say."""
+    commits = () if one.table is None else commits_after(one.table, version)
+    return (note for note in map(note_of, commits) if isinstance(note, kind))
 
 
 def _accepted(table: TableInventory, one: FoundTable) -> int:
