@@ -466,7 +466,8 @@ def test_what_was_accepted_stands_in_the_table_s_log(history: History) -> None:
     version = DeltaTable(place.places.changes("per_10m", 1)).version()
     accept(place, "doubled by a script")
     note = note_of(DeltaTable(place.places.changes("per_10m", 1)).history(1)[0])
-    assert note == AcceptedNote(up_to=version, reason="doubled by a script", by="somebody")
+    said = {"reason": "doubled by a script", "by": "somebody", "tables": ("per_10m",)}
+    assert note == AcceptedNote(up_to=version, **said)
 
 
 def test_rows_that_were_added_by_hand_to_open_windows_are_not_accepted(history: History) -> None:

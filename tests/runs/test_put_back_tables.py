@@ -244,10 +244,12 @@ TAKEN_OUT = [
 ]
 
 
-def read_to(place: Place, version: int, generation: int = 1) -> None:
+def read_to(
+    place: Place, version: int, generation: int = 1, table: str = "per_10m", query: str = "q"
+) -> None:
     """The table's query has read bronze up to before this version, in one batch."""
     offset = offset_of(place.places.bronze, version)
-    one_batch(place.places.query_checkpoint("per_10m", generation), "q", offset)
+    one_batch(place.places.query_checkpoint(table, generation), query, offset)
 
 
 def offset_of(uri: str, version: int) -> str:
@@ -290,10 +292,10 @@ def make_gold(place: Place, table: str = "per_10m") -> None:
     write_deltalake(place.places.gold(table), ROWS.slice(0, 0), commit_properties=made)
 
 
-def publish(place: Place) -> None:
-    rests_on = noted_of(found_of(place.pipeline, place.warehouse, "per_10m").rests_on(), {})
+def publish(place: Place, table: str = "per_10m") -> None:
+    rests_on = noted_of(found_of(place.pipeline, place.warehouse, table).rests_on(), {})
     said = {"changes": 0, "bronze": 0, "close": 0, "generation": 1, "identities": 1} | rests_on
-    put(place.places.gold("per_10m"), PublishedNote(run="r", started_at=datetime.now(UTC)), **said)
+    put(place.places.gold(table), PublishedNote(run="r", started_at=datetime.now(UTC)), **said)
 
 
 def losses(place: Place) -> list[Loss]:
@@ -344,7 +346,7 @@ def test_rows_that_came_by_hand_are_not_accepted_where_no_gold_tells_what_is_clo
     add(held.places.bronze)
     if is_gone:
         shutil.rmtree(held.places.gold("per_10m"))
-    with pytest.raises(AcceptanceRefused, match="windows that are open"):
+    with pytest.raises(AcceptanceRefused, match=r"windows that are open.*--rebuild TABLE"):
         changed_by_hand(held.pipeline, held.settings)
 
 
@@ -399,6 +401,58 @@ def test_gold_can_be_moved_away_behind_what_was_accepted_and_packed(held: Place)
     DeltaTable(held.places.bronze).optimize.compact()
     shutil.rmtree(held.places.gold("per_10m"))
     assert losses(held) == []
+
+
+@pytest.fixture
+def out(held: Place) -> Place:
+    """The pipeline without `per_10m`, which is published as its other table is."""
+    publish(held)
+    table = clicks()["tables"]["per_10m"]
+    held.content = clicks(tables={"per_10m": table, "other": table})
+    put(held.places.changes("other", 1), EMITTED, other=0)
+    make_gold(held, "other")
+    read_to(held, 1, table="other", query="other")
+    write_contract(
+        held.places.contract("other", 1), contract_of(held.pipeline, "other", held.settings), {}
+    )
+    publish(held, "other")
+    assert losses(held) == []
+    return Place(held.root, clicks(tables={"other": table}))
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+def test_what_was_accepted_while_a_table_was_out_of_the_file_is_not_accepted_for_it(
+    held: Place, out: Place, is_out: bool
+) -> None:
+    delete(held.places.bronze)
+    asked = out if is_out else held
+    accept_changes(asked.pipeline, asked.settings, "accept", "a wrong row", "us")
+    assert losses(asked) == []
+    found = losses(held)
+    assert len(found) == is_out
+    for loss in found:
+        assert loss.place == held.places.bronze
+        assert "gold of per_10m was published from it: version 1 (DELETE" in loss.what
+        accept_changes(held.pipeline, held.settings, "accept", "a wrong row", "us")
+        assert losses(held) == []
+
+
+def test_of_changes_by_hand_each_is_asked_about_that_one_table_has_not_accepted(
+    held: Place, out: Place
+) -> None:
+    delete(held.places.bronze)
+    accept_changes(out.pipeline, out.settings, "accept", "a wrong row", "us")
+    DeltaTable(held.places.bronze).delete("n = 1")
+    for tables in (("per_10m", "other"), ("other", "per_10m")):
+        held.content = clicks(tables={name: clicks()["tables"]["per_10m"] for name in tables})
+        (loss,) = losses(held)
+        assert [commit.version for commit in loss.by_hand] == [1, 3]
+
+
+def test_an_acceptance_of_a_former_version_holds_for_all_tables(held: Place, out: Place) -> None:
+    delete(held.places.bronze)
+    _accept(held.warehouse.bronze, AcceptedNote(up_to=1, reason="known", by="us"))
+    assert losses(held) == losses(out) == []
 
 
 def test_histories_of_before_there_were_notes_are_built_again_from(held: Place) -> None:

@@ -288,7 +288,11 @@ def _find_losses(
     for table in tables:
         for loss in _of(table, tables, (pinned or {}).get(table.name), damaged):
             if loss.place not in damaged:
-                found.setdefault((loss.place, loss.way_out if loss.rewound else ""), loss)
+                key = loss.place, loss.way_out if loss.rewound else ""
+                known = found.setdefault(key, loss)
+                # One table may have accepted what another one has not.
+                if known.by_hand and len(loss.by_hand) > len(known.by_hand):
+                    found[key] = loss
     return tuple(found.values()) or _of_ledger(tables, pipeline.name, warehouse)
 
 
@@ -489,7 +493,7 @@ def _before_a_publish(table: TableInventory, one: FoundTable, there: DeltaTable)
     # What was accepted of another pipeline's bronze went with a gold that is gone.
     own = one not in table.others or table.gold.table is None
     after = began if own else max(began, _accepted(table, one))
-    if by_hand := commits_by_hand(there, one.place, after, accepted=own):
+    if by_hand := _unaccepted(table, one, there, after, accepted=own):
         yield _by_hand(table, one, by_hand, f"{table.name} has no published gold")
 
 
@@ -540,8 +544,17 @@ def _changed_since(
         yield _dates_lost(table, one, gone)
     # What the other pipeline has accepted is its own: who joins with it has to audit too.
     after = max(noted, _accepted(table, one)) if is_other else noted
-    if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
+    if by_hand := _unaccepted(table, one, there, after, accepted=not is_other):
         yield _by_hand(table, one, by_hand, of)
+
+
+def _unaccepted(
+    table: TableInventory, one: FoundTable, there: DeltaTable, after: int, accepted: bool
+) -> list[HandCommit]:
+    """What was changed by hand behind a version and is not `accepted`: of bronze, for this table,
+    which was out of the file where an acceptance does not name it. Gold shows no rejects."""
+    of = table.name if one is table.bronze else None
+    return commits_by_hand(there, one.place, after, accepted, of)
 
 
 def _is_cut(one: FoundTable, there: DeltaTable, version: int) -> bool:

@@ -105,7 +105,8 @@ def accept_changes(
         if lost:
             source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)
         for loss in found:
-            note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
+            up_to, tables = loss.by_hand[-1].version, tuple(pipeline.tables)
+            note = AcceptedNote(up_to=up_to, reason=reason, by=by, tables=tables)
             if loss.name.startswith(f"{BRONZE}/"):
                 _accept_of_other(pipeline, warehouse, loss, note)
             else:
@@ -166,7 +167,8 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
             f"{bronze.place} got rows by hand in {commit}, with event times from "
             f"{instant_text(first)} on: the stream would take them for new rows of windows "
             "that are open. Nothing was written. Put the table back from a backup; rows that "
-            "shall come in go through the source."
+            "shall come in go through the source. Or compute each table whose windows these are "
+            f"from what bronze holds by now: `tidemark migrate {pipeline.name} --rebuild TABLE`."
         )
 
 

@@ -44,16 +44,23 @@ class HandCommit:
 
 
 def commits_by_hand(
-    table: DeltaTable, place: TablePlace, after: int, accepted: bool = True
+    table: DeltaTable,
+    place: TablePlace,
+    after: int,
+    accepted: bool = True,
+    of: str | None = None,
 ) -> list[HandCommit]:
-    """Those of the versions behind `after`, oldest first, that nobody has accepted; all of them
-    where `accepted` is False. Entries that the log no longer has are not told."""
+    """Those of the versions behind `after`, oldest first, that nobody has accepted, `of` that table
+    of the pipeline where it is given; all of them where `accepted` is False. Entries that the log
+    no longer has are not told."""
     found: list[HandCommit] = []
     for commit in newest_first(table):
         if commit["version"] <= after:
             break
         if (acceptance := acceptance_of(commit)) is not None:
-            after = max(after, acceptance.up_to) if accepted else after
+            named = acceptance.tables
+            holds = accepted and (of is None or named is None or of in named)
+            after = max(after, acceptance.up_to) if holds else after
         elif note_of(commit) is None and (by_hand := _by_hand(commit, place)) is not None:
             found.append(by_hand)
     return found[::-1]

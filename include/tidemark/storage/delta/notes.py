@@ -133,6 +133,8 @@ class WidenedNote(Facts):
 
 class AcceptedNote(Facts):
     """Somebody accepted what was changed by hand in the versions up to `up_to`: why, and who.
+    `tables` are those of the pipeline's file then, for which it holds; None: the note is older
+    than that entry, and holds for all.
 
     In gold of a table that joins, what was accepted of the other pipeline's bronze is noted too:
     `up_to` is -1 then, or a version of that bronze where a former version noted it."""
@@ -142,6 +144,7 @@ class AcceptedNote(Facts):
     up_to: int
     reason: str
     by: str
+    tables: tuple[str, ...] | None = None
 
 
 class LookupNote(Facts):
