@@ -44,6 +44,22 @@ def type_block(place: Place, name: str) -> None:
     assert ran.returncode == 0, f"{typed}\n{ran.stdout}\n{ran.stderr}"
 
 
+def test_files_of_the_source_come_back_with_the_times_that_a_killed_batch_knows_them_by(
+    tmp_path: Path,
+) -> None:
+    """A batch that is repeated takes a file of another time for another file."""
+    place = Place(tmp_path / "lake", clicks())
+    file = place.land("1.json", rows(1))
+    os.utime(file, ns=(0, 1_782_900_000_123_456_789))
+    (tmp_path / "backup").mkdir()
+    type_block(place, "back up")
+    type_block(place, "restore")
+    assert file.stat().st_mtime_ns == 1_782_900_000_123_456_789
+    made = [line for line in page("backup.md").splitlines() if "tar --create" in line]
+    assert len(made) == 2
+    assert all("--format=posix" in line for line in made)
+
+
 @pytest.fixture
 def place(tmp_path: Path, spark: SparkSession) -> Place:
     """Two runs, the backup between them, a third file that no run has read."""
