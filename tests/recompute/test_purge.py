@@ -21,6 +21,7 @@ from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
 from tidemark.runs.lookups import copy_lookups, note_copies, why_to_copy
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
+from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.upkeep.maintenance.carry_out import write_checkpoint
 
@@ -272,3 +273,19 @@ def test_a_table_with_deletion_vectors_is_left_alone(place: Place) -> None:
     entry.write_text(json.dumps({"protocol": protocol}))
     with pytest.raises(ErasureRefused, match="has deletion vectors"):
         planned_purge(place.pipeline, place.warehouse, NOW)
+
+
+def test_what_takeovers_of_the_lease_committed_since_can_be_read_by_the_next_run(
+    place: Place,
+) -> None:
+    """An erasure that is killed twice fences the tables twice, behind what gold stands for."""
+    tables, bronze = pipeline_tables(place.pipeline, place.warehouse), place.warehouse.bronze
+    for number in (2, 3):
+        fence_tables(tables, number)
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert files_holding(place.root, PERSON) == []
+    assert bronze.existing().version() == 6
+    assert first_append(bronze, 5, 6) is None
+    # The last commit that says what it did is told too.
+    assert first_append(bronze, 4, 6) is not None
+    assert not Path(bronze.uri, "_delta_log", f"{3:020}.json").exists()

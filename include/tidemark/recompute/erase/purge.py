@@ -2,9 +2,10 @@
 named here. An erasure is refused where there is something else, or a link.
 
 What stays is: the files of the tables' newest versions, with the log's entry and checkpoint of that
-version, of copies of lookups too, which are of others; the checkpoints in use, and contracts; the
-rows of `ops`, without what they tell of values; the lease, the records of erasures, and this act's
-own result. So what a former version left, or a table that is no longer in the file, goes too.
+version, and the entries back to the last change where takeovers of the lease came behind it, of
+copies of lookups too, which are of others; the checkpoints in use, and contracts; the rows of
+`ops`, without what they tell of values; the lease, the records of erasures, and this act's own
+result. So what a former version left, or a table that is no longer in the file, goes too.
 
 Removing is no commit. Killed anywhere, a repetition removes what is left: tables are read by what
 stays of them all the time, the entries of a log going the oldest first.
@@ -31,6 +32,9 @@ from tidemark.recompute.erase.change import Erasure
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.runs.unfinished_act import unfinished_mark
 from tidemark.storage.delta.damage import LOG
+from tidemark.storage.delta.fence import FENCING
+from tidemark.storage.delta.notes import note_of
+from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.files import FileFacts, name_below
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -48,12 +52,14 @@ _ABOUT_TO_BE_COMMITTED = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class _NamedByLog:
-    """What stays of a table's folder, by its log at a version, whose data are in `files`. `own`:
+    """What stays of a table's folder, by its log at a version, whose data are in `files`, and whose
+    entries from the version `first` on are still to be read. `own`:
     only the lease's owner writes to it, so that what its log does not name is nobody's; of another
     one a file as young as `since` may be about to be committed, if it is not among those that the
     log tells as `gone`."""
 
     table: DeltaTable
+    first: int
     own: bool
     files: frozenset[str]
     gone: frozenset[str]
@@ -66,7 +72,7 @@ class _NamedByLog:
         added: list[Any] = pa.table(table.get_add_actions()).column("path").to_pylist()
         files = frozenset(map(unquote, added))
         gone = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-        return cls(table, own, files, frozenset(gone), since)
+        return cls(table, _last_change(table), own, files, frozenset(gone), since)
 
     @property
     def checkpoint(self) -> str:
@@ -88,7 +94,19 @@ class _NamedByLog:
         version = self.table.version()
         found = _ENTRY.match(entry)
         is_newer = found is not None and not self.own and int(found[1]) > version
-        return is_newer or entry in ("_last_checkpoint", f"{version:020}.json", self.checkpoint)
+        entries = [f"{number:020}.json" for number in range(self.first, version + 1)]
+        return is_newer or entry in ("_last_checkpoint", *entries, self.checkpoint)
+
+
+def _last_change(table: DeltaTable) -> int:
+    """The version of the newest commit that is no fence. What comes behind it are takeovers of the
+    lease by who went on with the erasure: no gold stands for them yet, and a run reads them."""
+    version = table.version()
+    for commit in newest_first(table):
+        version = int(commit["version"])
+        if commit.get("operation") != FENCING or note_of(commit) is not None:
+            break
+    return version
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 
 PROPERTY = "tidemark.lease"
+# Delta's word for a commit that sets a property.
+FENCING = "SET TBLPROPERTIES"
 # Each lost attempt means that another commit came first, which then is one of before the fence.
 _ATTEMPTS = 20
 
