@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +39,7 @@ from tidemark.storage.delta.notes import (
     IngestNote,
     Note,
     PublishedNote,
+    RetentionNote,
     RetractedNote,
     RewoundNote,
     WidenedNote,
@@ -199,12 +200,34 @@ def test_rows_that_were_erased_of_another_bronze_meanwhile_are_a_loss(joined: Ki
     assert "was cut, so that nobody can tell whether rows of it were erased" in loss
 
 
-def test_of_another_bronze_of_which_nothing_was_read_a_cut_log_is_none(joined: KindPlace) -> None:
+@pytest.mark.parametrize(("day", "is_needed"), [(16, False), (17, True), (18, True)])
+def test_dates_of_another_bronze_that_went_since_are_a_loss_where_open_windows_need_them(
+    joined: KindPlace, day: int, is_needed: bool
+) -> None:
+    """Restored alone, a table that joins is behind what it has told the other pipeline to need."""
+    closed = int(datetime(2026, 7, 18, tzinfo=UTC).timestamp() * 1000)
+    put(joined.places.gold(TABLE), OURS, close=closed)
+    bronze = of_other(joined).places.bronze
+    # A table of the same name is another one over there.
+    put(bronze, RetentionNote(dates=(date(2026, 7, day),), tables=(TABLE,)))
+    found = told_of_other(joined)
+    assert len(found) == is_needed
+    for loss in found:
+        assert f"Dates of {bronze} were dropped" in loss
+        assert f"since gold of {TABLE} was published from it" in loss
+        assert f"2026-07-{day}" in loss
+        assert f"Restore all of the folder of {OTHER}" in loss
+
+
+def test_of_another_bronze_of_which_nothing_was_read_nothing_is_lost(joined: KindPlace) -> None:
     bronze = of_other(joined).places.bronze
     noted = {f"bronze/{OTHER}/{DeltaTable(bronze).metadata().id}": -1, f"bronze/{OTHER}": -1}
     put(joined.places.gold(TABLE), OURS, **noted)
     put(bronze, OURS)
     cut_log(bronze, 1)
+    assert told_of_other(joined) == []
+    # It begins with what that bronze still holds.
+    put(bronze, RetentionNote(dates=(date(2026, 7, 18),)))
     assert told_of_other(joined) == []
 
 

@@ -540,7 +540,7 @@ def _changed_since(
             f"The log of {one.uri} was cut, so that nobody can tell whether rows of it were erased"
         )
         yield _rewound(table, one, what, f"{of} ({table.gold.uri})", "these rows")
-    if not is_other and (gone := _dropped_unasked(table, there, noted)):
+    if gone := _dropped_unasked(table, one, there, noted):
         yield _dates_lost(table, one, gone)
     # What the other pipeline has accepted is its own: who joins with it has to audit too.
     after = max(noted, _accepted(table, one)) if is_other else noted
@@ -602,22 +602,42 @@ def _is_at_work(table: TableInventory, act: RetractedNote | ErasedNote) -> bool:
     return unfinished is not None and unfinished.id == act.id
 
 
-def _dropped_unasked(table: TableInventory, there: DeltaTable, noted: int) -> tuple[date, ...]:
-    """Dates that retention has dropped of bronze while this table, which was out of the pipeline's
-    file and not asked, needed them; oldest first.
+def _dropped_unasked(
+    table: TableInventory, one: FoundTable, there: DeltaTable, noted: int
+) -> tuple[date, ...]:
+    """Dates that retention has dropped of a bronze though this table needs them; oldest first. It
+    was out of the pipeline's file and not asked; or it is behind what it has told another pipeline,
+    restored alone.
 
     Whether dates that go are needed is asked with each drop, and what a table needs only moves
-    forward: so of one that was asked nothing is read here."""
+    forward: so of its own bronze, of one that was asked nothing is read here."""
     notes = map(note_of, surviving_commits(commits_after(there, noted)))
-    dropped = [one for one in notes if isinstance(one, RetentionNote)]
-    unasked = {day for one in dropped if table.name not in (one.tables or ()) for day in one.dates}
-    gold = table.gold.table
-    frozen_ms = frozen_before_ms(table.content, table.ingest.checkpoint) if unasked else None
-    if gold is None or frozen_ms is None:
+    dropped = [note for note in notes if isinstance(note, RetentionNote)]
+    is_other, gold = one in table.others, table.gold.table
+    unasked = {
+        day
+        for note in dropped
+        if is_other or table.name not in (note.tables or ())
+        for day in note.dates
+    }
+    if gold is None or not unasked or (is_other and noted < 0):
         return ()
-    close_ms = gold_state(gold).close_ms
-    first = date_of(needed_from_ms(table.operator, frozen_ms, close_ms, there))
-    return tuple(sorted(day for day in unasked if day >= first))
+    first = _first_needed(table, one, there, gold_state(gold).close_ms)
+    return tuple(sorted(day for day in unasked if first is not None and day >= first))
+
+
+def _first_needed(
+    table: TableInventory, one: FoundTable, there: DeltaTable, close_ms: int
+) -> date | None:
+    """The first date of a bronze that a table needs; of another one for what is open, as closed
+    rows whose matches may be gone are frozen. None where its own keeps all."""
+    operator = table.operator
+    if one in table.others:
+        return (operator.first_open_start(close_ms) - operator.needed_before(one.name)).date()
+    frozen_ms = frozen_before_ms(table.content, table.ingest.checkpoint)
+    if frozen_ms is None:
+        return None
+    return date_of(needed_from_ms(operator, frozen_ms, close_ms, there))
 
 
 def _dates_lost(table: TableInventory, one: FoundTable, gone: tuple[date, ...]) -> Loss:
@@ -626,6 +646,19 @@ def _dates_lost(table: TableInventory, one: FoundTable, gone: tuple[date, ...]) 
     of_query = places.query_checkpoint(table.name, number).rpartition("/")[0]
     shown = ", ".join(map(str, gone[:_MOST_SHOWN]))
     more = f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
+    if one in table.others:
+        other = other_pipeline(one.name)
+        return Loss(
+            one.name,
+            one.uri,
+            f"Dates of {one.uri} were dropped (`keep`) since gold of {table.name} was published "
+            f"from it, and windows that this gold has not closed need them ({table.gold.uri}): "
+            f"{shown}{more}.",
+            "Lost: its rows of these dates; these windows would lack what they match.",
+            f"Restore all of the folder of {other} from the backup that {table.name} comes from. "
+            f"Or take {table.name} out of the file, and the other tables go on; under another name "
+            "it begins anew with what both bronzes have.",
+        )
     return Loss(
         one.name,
         one.uri,
