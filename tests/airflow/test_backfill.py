@@ -225,6 +225,16 @@ def test_a_backfill_that_changed_nothing_makes_no_event(task: Backfill) -> None:
     assert task.events == {}
 
 
+def test_a_job_takes_text_as_utf8_whatever_the_locale_of_the_worker(
+    task: Backfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "POSIX")
+    task.run(RESULT, accept="a refund of Zoë's")
+    environment = json.loads((task.folder / "environment.json").read_text())
+    assert environment["LC_ALL"] == "C.UTF-8"
+    assert task.request().accepted == CheckOverride("a refund of Zoë's", "ada, by Airflow")
+
+
 def test_whoever_starts_it_can_accept_failed_checks_with_a_reason(task: Backfill) -> None:
     task.run(RESULT, accept="a refund, known")
     assert task.request().accepted == CheckOverride("a refund, known", "ada, by Airflow")

@@ -500,7 +500,7 @@ def test_a_task_that_was_ended_before_its_job_started_starts_none(
 ) -> None:
     """Airflow's signal comes at any time, and calls nothing but on_kill."""
     monkeypatch.setattr(
-        StreamOperator, "job_variables", lambda operator, settings: operator.on_kill() or {}
+        StreamOperator, "new_bytes", lambda operator, settings: operator.on_kill() or 0
     )
     submit.plan(SUCCEEDED)
     with pytest.raises(AirflowException, match="ended before the job was started"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 from setup.environment import environment_file
 from setup.java import Java
 from setup.layout import Layout
+from tests.kit.running import Place
 from tidemark.cli.job import job_environment, submit, submit_command, variables_of
 from tidemark.errors import EngineMissing
 from tidemark.storage.processes import mark_of
@@ -169,3 +172,44 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path, sent: signal
     while (living := mark_of(pid)) and time.monotonic() < until:
         time.sleep(0.02)
     assert living is None
+
+
+# In the place of Spark's own: leaves what reaches it, as bytes.
+_SUBMIT = """\
+#!{python}
+import json, os, pathlib, sys
+seen = [os.environ.get("LC_ALL"), [os.fsencode(one).hex() for one in sys.argv]]
+pathlib.Path({seen!r}).write_text(json.dumps(seen))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variables",
+    # Without its mode for these two, Python takes text by the locale, as by one of ISO 8859-1.
+    [{"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}],
+    ids=["C", "POSIX", "by the locale"],
+)
+def test_what_an_act_is_asked_reaches_its_job_as_utf8_whatever_the_locale(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    """As from a crontab that sets LC_ALL: the JVM made `Zo?? M??ller` of a name."""
+    place = Place(tmp_path / "place")
+    place.write_file()
+    Path(place.places.checkpoints).mkdir(parents=True)
+    spark, seen = tmp_path / "path" / "pyspark", tmp_path / "seen.json"
+    (spark / "bin").mkdir(parents=True)
+    (spark / "__init__.py").touch()
+    program = spark / "bin" / "spark-submit"
+    program.write_text(_SUBMIT.format(python=sys.executable, seen=str(seen)))
+    program.chmod(0o755)
+    where = "key = 'Zoë Müller'"
+    own = {name: of for name, of in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+    own["PYTHONPATH"] = os.pathsep.join([str(spark.parent), *sys.path])
+    subprocess.run(
+        [sys.executable, "-m", "tidemark", "erase", "clicks", "--where", where],
+        env=own | place.variables | variables, check=False, capture_output=True,
+    )  # fmt: skip
+    locale, arguments = json.loads(seen.read_text())
+    assert locale == "C.UTF-8"
+    assert where.encode().hex() in arguments

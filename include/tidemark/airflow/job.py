@@ -32,6 +32,7 @@ from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_re
 from tidemark.airflow.pipeline_operator import PipelineOperator, SettingsOperator, started_by
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.requests import PipelineRequest, RunRequest, check_may_ask, fault_of
@@ -192,7 +193,8 @@ class JobOperator(PipelineOperator, SubmitOperator):
                 check_lease(self.own_pipeline(), settings, run_id, self.request_type.kind)
         self.application = job_file(self.request_type.job)
         self.application_args = request.arguments()
-        self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
+        variables = jvm_variables(os.environ, self.new_bytes(settings))
+        self.env_vars = {**(self.env_vars or {}), **variables}
         before = None
         with as_task_failure("Reading the result"), suppress(ResultUnreadable):
             before = read_result(self.result_type, uri, settings.storage_options)
@@ -209,9 +211,9 @@ class JobOperator(PipelineOperator, SubmitOperator):
         """The result, as it was written to `uri`, where no job is needed; None where one is."""
         return None
 
-    def job_variables(self, settings: Settings) -> dict[str, str]:
-        """Environment variables for spark-submit, besides the worker's own."""
-        return {}
+    def new_bytes(self, settings: Settings) -> int:
+        """How much there is to read, of what makes another JVM worth its while."""
+        return 0
 
     def ended(self, context: Context, result: Any) -> None:
         """What there is to do with a result, good or bad, before it decides on the task."""

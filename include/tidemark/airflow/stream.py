@@ -6,7 +6,6 @@ nothing is to be published either, the task does what is left, and the tasks aft
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +20,6 @@ from tidemark.airflow.pipeline_operator import started_by
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.requests import StreamRequest
@@ -114,17 +112,12 @@ class StreamOperator(JobOperator):
         for verdict in found.verdicts:
             self.log.info(verdict_line(verdict))
 
-    def job_variables(self, settings: Settings) -> dict[str, str]:
-        """By how much there is to read, where this worker has set-up's flags for the JVM.
-
-        What is wrong with a pipeline's file is for the job to say, in its result.
-        """
+    def new_bytes(self, settings: Settings) -> int:
+        """What is wrong with a pipeline's file is for the job to say, in its result."""
         try:
-            pipeline = self.own_pipeline()
+            return new_input_bytes(self.own_pipeline(), settings)
         except TidemarkError:
-            return {}
-        new_bytes = new_input_bytes(pipeline, settings)
-        return jvm_variables(os.environ, new_bytes)
+            return 0
 
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
         """What goes to XCom: small, and without anything that a pipeline's rows hold."""

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ from tidemark.errors import FAILED, RETRY, EngineMissing, ResultUnreadable, Stor
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.requests import EngineRequest, JobRequest, PipelineRequest, check_may_ask
 from tidemark.storage.result_file import Result, read_result
 
-Variables = Callable[[Mapping[str, str]], Mapping[str, str]]
 # Of Spark's log, where a job ends without a result.
 _LAST_LINES = 12
 _STATE = "What was committed stays and is not done again; the next run goes on from there."
@@ -42,7 +42,7 @@ def run_job(
     request: EngineRequest | PipelineRequest,
     settings: Settings,
     master: str,
-    variables: Variables = lambda found: {},
+    input_bytes: int = 0,
     log: Path | None = None,
 ) -> Result:
     """The result that the job wrote where the request says; typer.Exit, which is told, where it
@@ -50,7 +50,7 @@ def run_job(
     assert request.result is not None
     uri = request.result
     before = result_there(kind, uri, settings)
-    ended = job_ended(request, settings, master, log or log_beside(uri), variables)
+    ended = job_ended(request, settings, master, log or log_beside(uri), input_bytes)
     outcome = result_there(kind, uri, settings)
     if outcome is None or outcome == before:
         raise typer.Exit(ended.told_without(f"the job wrote no result to {uri}"))
@@ -94,16 +94,16 @@ def job_ended(
     settings: Settings,
     master: str,
     log: Path,
-    variables: Variables = lambda found: {},
+    input_bytes: int = 0,
 ) -> JobEnd:
     """Run a job to its end, and nothing of what it wrote is looked at.
 
-    `variables` are what changes of the environment that it would have. Spark's own log goes to
-    the file `log`, unless somebody has told Spark where.
+    `input_bytes` is how much there is to read. Spark's own log goes to the file `log`, unless
+    somebody has told Spark where.
     """
     check_may_ask(request, settings)
     environment = job_environment(os.environ)
-    environment |= variables(environment)
+    environment |= jvm_variables(environment, input_bytes)
     environment = without_loopback(environment, master)
     own = has_own_configuration(environment)
     if not own:

@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +34,6 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.acceptance import this_user
@@ -167,9 +165,8 @@ def _ended_together(group: JobGroup, by: Mapping[str, str], many: Many) -> list[
     )
     before = _results(names, many)
     log = log_beside(many.result(names[0]))
-    variables = partial(jvm_variables, input_bytes=group.input_bytes)
     try:
-        job = job_ended(request, many.settings, many.master, log, variables)
+        job = job_ended(request, many.settings, many.master, log, group.input_bytes)
     except TidemarkError as error:
         return [Ended(name, error=RunError.of(error)) for name in names]
     found = {name: of for name, of in _results(names, many).items() if of != before[name]}

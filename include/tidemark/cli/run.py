@@ -14,7 +14,6 @@ from __future__ import annotations
 import shlex
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +28,6 @@ from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.requests import StreamRequest
@@ -161,8 +159,8 @@ def _run_one(pipeline: str, asked: Many, result: str | None) -> None:
                 scheduled_time=asked.scheduled_time,
                 by=asked.by,
             )
-            variables = partial(jvm_variables, input_bytes=new_input_bytes(found, settings))
-            outcome = run_job(RunResult, request, settings, asked.master, variables)
+            size = new_input_bytes(found, settings)
+            outcome = run_job(RunResult, request, settings, asked.master, size)
         if outcome.error is None and outcome.held and not hold:
             outcome = published(found, outcome, uri, settings)
     print_result(outcome, uri)

@@ -6,6 +6,7 @@ are made of these models. Imports no engine.
 
 from __future__ import annotations
 
+import os
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -56,6 +57,8 @@ class JobRequest(BaseModel):
                 continue
             for one in value if isinstance(value, tuple) else (value,):
                 text = one.isoformat() if isinstance(one, datetime) else str(one)
+                # UTF-8, which the job's locale is, also where this process's own is another.
+                text = os.fsdecode(text.encode("utf-8", "surrogateescape"))
                 # argparse would take it for an option.
                 arguments += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return arguments

@@ -1,4 +1,4 @@
-"""What the JVM of a run is told, by how much there is to read."""
+"""What the JVM of a job is told, by how much there is to read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LARGE_BYTES = 500_000_000
 
 
 def jvm_variables(environment: Mapping[str, str], input_bytes: int) -> dict[str, str]:
-    """Environment variables to change for a run that reads so much.
+    """Environment variables to change for a job that reads so much.
 
     Set-up writes flags for small runs: the JVM's second compiler, which costs a small run a third
     of its time and makes a large one twice as fast, is off. For large input it is left on.
-    The JVM reads names of files by the locale, and passes over those that it cannot tell: the
-    locale is one of UTF-8.
+    The JVM reads its arguments and names of files by the locale, makes question marks of what it
+    cannot tell, and passes over such files: the locale is one of UTF-8.
     """
     flags = environment.get(_VARIABLE, "").split()
     changed = {} if _is_utf8(environment) else {"LC_ALL": "C.UTF-8"}
