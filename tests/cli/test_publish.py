@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
+from tests.runs.pipelines import begun
 from tidemark.cli.main import app
 from tidemark.errors import LedgerUnbalanced, StorageUnavailable
 from tidemark.runs.results.result import RunResult
@@ -38,6 +40,26 @@ def test_the_newest_held_run_is_validated_and_published(held: Held) -> None:
     again = tidemark(held, "publish", "clicks")
     assert again.exit_code == 1
     assert "Nothing is held: two, the newest run of `clicks`, is published." in again.stderr
+
+
+def test_a_run_by_a_clock_that_was_ahead_does_not_hide_one_that_is_held(held: Held) -> None:
+    ahead = datetime.now(UTC) + timedelta(days=2)
+    held.publish(held.run(window(at(10), key="a", total=1), run_id="ahead", began=ahead))
+    begun(held.place)
+    held.run(window(at(10), key="b", total=2), run_id="now", began=at(12))
+    ran = tidemark(held, "publish", "clicks")
+    assert "clicks, run now: succeeded and published" in ran.stdout, ran.stderr
+    again = tidemark(held, "publish", "clicks")
+    assert "Nothing is held" in again.stderr
+
+
+def test_a_run_by_a_clock_that_was_ahead_is_published_where_it_is_held(held: Held) -> None:
+    held.publish(held.run(window(at(10), key="b", total=2), run_id="now", began=at(12)))
+    begun(held.place)
+    ahead = datetime.now(UTC) + timedelta(days=2)
+    held.run(window(at(10), key="a", total=1), run_id="ahead", began=ahead)
+    ran = tidemark(held, "publish", "clicks")
+    assert "clicks, run ahead: succeeded and published" in ran.stdout, ran.stderr
 
 
 def test_sparks_logs_beside_the_results_do_not_hide_a_held_run(held: Held) -> None:

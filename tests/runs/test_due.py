@@ -47,15 +47,23 @@ def test_a_run_that_stands_for_the_very_time_is_that_run(hourly: Place) -> None:
     assert due(hourly, at(14))
 
 
-def test_one_whose_newest_run_stands_for_a_time_to_come_is_due_for_the_run_to_say_why(
+def test_one_whose_only_run_began_at_a_time_to_come_is_due_for_the_run_to_say_why(
     hourly: Place,
 ) -> None:
-    ended(hourly, began=at(13, 5))
-    assert not due(hourly, at(13)), "clocks differ by some minutes"
     ended(hourly, "ahead", began=at(18))
     assert due(hourly, at(13))
     assert not due(hourly, at(18, 30))
     assert not due(hourly, at(13), clock=at(18)), "that a former time is asked for is no fault"
+
+
+def test_a_run_by_a_clock_that_was_ahead_is_passed_over_where_others_are_not(
+    hourly: Place,
+) -> None:
+    ended(hourly, "ahead", began=at(18))
+    ended(hourly, began=at(13, 5))
+    assert not due(hourly, at(13)), "clocks differ by some minutes"
+    assert not due(hourly, at(13, 59))
+    assert due(hourly, at(14))
 
 
 def test_a_run_that_failed_or_is_held_counts(hourly: Place) -> None:

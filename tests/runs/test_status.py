@@ -175,6 +175,16 @@ def test_a_failed_run_is_told_by_whether_a_retry_can_help(
     assert step in (None, found.next_step)
 
 
+def test_a_run_by_a_clock_that_was_ahead_does_not_hide_those_of_now(place: Place) -> None:
+    windows_of(place)
+    ended(place, "ahead", began=at(12, day=3))
+    assert [run.run for run in told(place).runs] == ["ahead"], "there is no other"
+    ended(place, "now", error=RunFailed("so"))
+    assert state(place) is PipelineState.FAILED
+    assert [run.run for run in told(place).runs] == ["now"]
+    assert state(place, at(13, day=3)) is PipelineState.WELL
+
+
 def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Place) -> None:
     windows_of(place)
     ended(place)

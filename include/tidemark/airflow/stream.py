@@ -159,7 +159,8 @@ def is_last_run(run_id: str, pipeline: Pipeline, settings: Settings, of: str) ->
     from tidemark.runs.status.recent_runs import recent_runs
     from tidemark.storage.warehouse import Warehouse
 
-    runs = recent_runs(Warehouse.of(pipeline.name, settings).runs.open(), pipeline.name, 2)
+    recorded = Warehouse.of(pipeline.name, settings).runs.open()
+    runs = recent_runs(recorded, pipeline.name, 2, now=datetime.now(UTC))
     return [one.run for one in runs if one.run != of][:1] == [run_id]
 
 

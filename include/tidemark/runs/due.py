@@ -16,8 +16,8 @@ from tidemark.storage.warehouse import Warehouse
 
 def is_due(pipeline: Pipeline, settings: Settings, now: datetime, clock: datetime) -> bool:
     """Is a pipeline to be run, by a run that stands for `now`? Without a schedule it never is; one
-    that has not run is, and so is one whose runs cannot be read, or whose newest one stands for a
-    time that is still to come by this machine's clock, for the run to say why. Times are in UTC.
+    that has not run is, and so is one whose runs cannot be read, or stand for times that are still
+    to come by this machine's clock, for the run to say why. Times are in UTC.
 
     A run counts that failed, too: its next one is due at the next time. Of a run that was killed
     there is no row.
@@ -27,7 +27,7 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime, clock: datetim
     try:
         table = Warehouse.of(pipeline.name, settings).runs.open()
         # A rewind reads nothing, so it puts no run off.
-        newest = recent_runs(table, pipeline.name, 1, without=(REWIND,))
+        newest = recent_runs(table, pipeline.name, 1, (REWIND,), clock)
     except TidemarkError:
         return True
     # What is known of an interrupted run is when it began.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from tidemark.errors import NotPublishable, ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.files import list_files, list_folder
 from tidemark.storage.result_file import read_result
 
@@ -18,12 +20,17 @@ _LOOKED_AT = 30
 
 
 def held_run(pipeline: str, settings: Settings) -> tuple[str, RunResult]:
-    """The result file of the newest run that came as far as its pins, and what it says.
+    """The result file of the newest run that came as far as its pins, and what it says. One that
+    began later than now, as by a clock that was ahead, hides no other that is held.
 
     Raises NotPublishable where that run is published, or there is none.
     """
     places = Places(settings.root, pipeline)
-    found = max(_pinned(places.results, settings), key=lambda one: one[1].started_at, default=None)
+    pinned = sorted(_pinned(places.results, settings), key=lambda one: one[1].started_at)
+    until = datetime.now(UTC) + TOLERATED
+    found = next((one for one in reversed(pinned) if one[1].started_at <= until), None)
+    if pinned and (found is None or not found[1].held):
+        found = pinned[-1]
     if found is None:
         raise NotPublishable(
             f"No run of `{pipeline}` has left a result below {places.results} that could "

@@ -58,8 +58,8 @@ class PipelineStatus:
 
     `source`: what it has that was not read, where its kind can tell; `drift`: what of it the
     pipeline's file does not name, where that was asked for. `state_bytes` is what the last
-    upkeep left. `runs` are the recent ones, newest first. `problem` says all that is wrong where
-    the file is invalid or the status cannot be told; there are no further facts then.
+    upkeep left. `runs` are the recent ones by the time now, newest first. `problem` says all that
+    is wrong where the file is invalid or the status cannot be told; no further facts are then.
     """
 
     name: str
@@ -127,11 +127,11 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     if record is not None and not record.released:
         lease = HeldLease(record, decide(record, this_process("status", "status"), now))
     recorded = warehouse.runs.open()
-    runs = recent_runs(recorded, name, RECENT)
+    runs = recent_runs(recorded, name, RECENT, now=now)
     judged = runs
     if _found_the_lease_taken(runs):
         # However many they are: the one before them tells how the pipeline stands.
-        judged += recent_runs(recorded, name, 1, without=(LeaseHeld.__name__,))
+        judged += recent_runs(recorded, name, 1, (LeaseHeld.__name__,), now)
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)

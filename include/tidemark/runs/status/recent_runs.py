@@ -13,6 +13,7 @@ from tidemark import errors
 from tidemark.operators.repaired import BACKFILL, MIGRATION
 from tidemark.runs.generations import ERASE, RETRACT, ROLLBACK
 from tidemark.runs.recorded_runs import one_row_each
+from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.delta.ops import newest_rows
 
 # What starts no run of the stream.
@@ -127,24 +128,33 @@ def totals_of(runs: Sequence[RecentRun]) -> Totals | None:
 
 
 def recent_runs(
-    runs: DeltaTable | None, pipeline: str, number: int, without: Collection[str] = ()
+    runs: DeltaTable | None,
+    pipeline: str,
+    number: int,
+    without: Collection[str] = (),
+    now: datetime | None = None,
 ) -> tuple[RecentRun, ...]:
     """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
     made.
 
     Backfills, migrations and rollbacks are none of them: where one failed, the stream is as well
     as before. `without`: nor are those that one of these started (`trigger`), or that ended with an
-    error of one of these classes.
+    error of one of these classes. `now`: nor are those that began later than that, as by a clock
+    that was ahead, where there are others.
     """
-    rows = recent_rows(runs, pipeline, number, without) if runs is not None else []
+    rows = recent_rows(runs, pipeline, number, without, now) if runs is not None else []
     return tuple(run_of(row) for row in rows)
 
 
 def recent_rows(
-    runs: DeltaTable, pipeline: str, number: int, without: Collection[str] = ()
+    runs: DeltaTable,
+    pipeline: str,
+    number: int,
+    without: Collection[str] = (),
+    now: datetime | None = None,
 ) -> list[Mapping[str, Any]]:
     """The rows of `ops/runs` that these runs are told by: of each the last one."""
-    asked = number
+    asked, until = number, None if now is None else now + TOLERATED
     while True:
         rows = newest_rows(runs, pipeline, "started_at", asked)
         found = [
@@ -152,8 +162,10 @@ def recent_rows(
             for row in one_row_each(rows)
             if not {row["trigger"], row["error_class"]} & {*_OTHERS, *without}
         ]
-        if len(found) >= number or len(rows) < asked:
-            return sorted(found, key=lambda row: row["started_at"], reverse=True)[:number]
+        by_now = [row for row in found if until is None or row["started_at"] <= until]
+        if len(by_now) >= number or len(rows) < asked:
+            newest = sorted(by_now or found, key=lambda row: row["started_at"], reverse=True)
+            return newest[:number]
         asked *= 4
 
 
