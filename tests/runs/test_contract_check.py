@@ -183,6 +183,21 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
     assert not compare_contracts(place.pipeline, place.settings).differences
 
 
+def test_a_batch_that_was_left_is_finished_in_the_process_that_the_file_asks_for_now(
+    place: Place,
+) -> None:
+    """Pipelines share a process by their files: there its settings are as they are."""
+    queries, process = "spark.sql.adaptive.enabled", "spark.executor.memory"
+    place.content = content(advanced={"spark": {queries: "true", process: "2g"}})
+    started(place)
+    plan_all(place)
+    plan(place, "per_10m", 1, committed=False)
+    commit(place, place.places.changes("per_10m", 1), "per_10m", 1)
+    cores = {"spark.executor.cores": "2"}
+    now = longer("1 hour") | {"advanced": {"spark": {queries: "false", **cores}}}
+    assert started(place, now).pipeline.advanced.spark == {queries: "true", **cores}
+
+
 def test_a_change_is_taken_with_a_batch_that_was_left_before_a_table_held_it(place: Place) -> None:
     started(place)
     plan_all(place)

@@ -42,7 +42,7 @@ from tidemark.pipeline.expressions.sql import keeps_no_bound, names_read
 from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.fold_types import emitted_type
 from tidemark.pipeline.reasons import REASONS
-from tidemark.pipeline.settings.spark import as_text
+from tidemark.pipeline.settings.spark import OF_A_PROCESS, as_text, of_the_process
 from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import has_pattern, plain_name, split_files
 
@@ -1533,6 +1533,15 @@ class Pipeline(_Model):
         source = self.source.model_copy(update={"checks": other.source.checks})
         checks = {name: table.checks for name, table in other.tables.items()}
         return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})
+
+    def with_process_of(self, other: Pipeline) -> Pipeline:
+        """The pipeline with the settings of Spark's process that another content of its file has:
+        no query knows of them, and pipelines share a process by them."""
+        own = {of: said for of, said in self.advanced.spark.items() if of not in OF_A_PROCESS}
+        spark = own | of_the_process(other.advanced.spark)
+        return self.model_copy(
+            update={"advanced": self.advanced.model_copy(update={"spark": spark})}
+        )
 
     def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, Table]:
         return {

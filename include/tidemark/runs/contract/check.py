@@ -313,8 +313,9 @@ def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> 
         "was then; the next run takes the change:",
         *(str(found) for found in compared.differences),
     )
-    # What is published is judged by the checks of today.
-    return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
+    # What is published is judged by the checks of today, and the process may be there already.
+    finishing = recorded.pipeline.with_checks_of(pipeline).with_process_of(pipeline)
+    return Admitted(finishing, messages=messages)
 
 
 def left_begun(query: RecordedQuery, warehouse: Warehouse) -> bool:
