@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
 
-from tidemark.airflow import PipelineTaskGroup
+from tests.airflow.between_runs import checkpoints_of, upkeep_rows
+from tidemark.airflow import PipelineTaskGroup, pipeline_dags
 from tidemark.errors import PipelineNotFound
+from tidemark.pipeline.settings.settings import load_settings
 
 Write = Callable[..., Path]
+RUN = "scheduled__2026-11-21T10:00:00+00:00"
 
 
 def test_what_follows_a_group_waits_for_its_publish_alone(write_pipeline: Write) -> None:
@@ -49,6 +54,28 @@ def test_a_group_takes_a_file_from_anywhere_and_a_name_of_its_own(
     with DAG("mine", schedule=None) as dag:
         PipelineTaskGroup(file, group_id="web")
     assert dag.get_task("web.stream").pipeline_file == str(file)
+
+
+def test_a_run_of_a_group_is_none_of_another_dag_of_the_schedule_nor_of_another_group(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    """Airflow gives runs of one time the same id in each Dag; a run ends earlier tries of it."""
+    write_pipeline("visits", schedule="@hourly")
+    checkpoints_of(tmp_path / "root", "aggregate", "aggregate")
+    with DAG("mine", schedule="@hourly") as dag:
+        PipelineTaskGroup("visits")
+        PipelineTaskGroup("visits", group_id="again")
+    own, settings = pipeline_dags()["visits"], load_settings()
+    context: Any = {"run_id": RUN, "ti": SimpleNamespace(try_number=1)}
+    for name in ("stream", "compact_state"):
+        tasks = [own.get_task(name), *(dag.get_task(f"{of}.{name}") for of in ("visits", "again"))]
+        assert len({task.job_run_id(context) for task in tasks}) == 3
+        assert len({task.result_place(context, settings) for task in tasks}) == 3
+    assert own.get_task("stream").job_run_id(context) == RUN
+    assert dag.get_task("visits.stream").job_run_id(context) == f"mine.visits__{RUN}"
+    for name in ("checkpoint_housekeeping", "state_check"):
+        dag.get_task(f"visits.{name}").execute(context)
+    assert {row["run"] for row in upkeep_rows(tmp_path / "root")} == {f"mine.visits__{RUN}"}
 
 
 def test_a_group_of_no_pipeline_names_those_that_there_are(write_pipeline: Write) -> None:

@@ -48,5 +48,6 @@ class PipelineTaskGroup(TaskGroup):
         given = {**self.dag.default_args, **self.default_args, **(default_args or {})}
         self.default_args = {**task_defaults(used), **given}
         files: dict[str, Any] = {"pipeline_file": str(path), **settings_of(settings, root, used)}
+        files["of_group"] = f"{self.dag.dag_id}.{self.group_id}"
         with self:
             pipeline_tasks(loaded, Places(used.root, loaded.name), conn_id, **files)

@@ -158,7 +158,7 @@ class JobOperator(PipelineOperator, SubmitOperator):
     def job_run_id(self, context: Context) -> str:
         """The run id that the job works under; never that of a run of the stream, as the lease
         takes over from an earlier try by it."""
-        return f"{self.request_type.kind}__{context['run_id']}"
+        return f"{self.request_type.kind}__{self.own_run_id(context)}"
 
     def result_place(self, context: Context, settings: Settings) -> str:
         """Where the result of this try goes."""

@@ -70,11 +70,19 @@ class SettingsOperator(BaseOperator):
 
 
 class PipelineOperator(SettingsOperator):
-    """Knows its pipeline's file too, which is read when the task runs."""
+    """Knows its pipeline's file too, which is read when the task runs. `of_group` names somebody's
+    Dag and group where it is a task of that."""
 
-    def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline_file: str, of_group: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline_file = pipeline_file
+        self.of_group = of_group
+
+    def own_run_id(self, context: Context) -> str:
+        """The id of the run, as the pipeline knows it. In each Dag of a schedule Airflow gives its
+        runs the same, and by it the lease takes over from an earlier try."""
+        run_id = str(context["run_id"])
+        return f"{self.of_group}__{run_id}" if self.of_group else run_id
 
     def own_pipeline(self) -> Pipeline:
         """Raises PipelineInvalid: a task's `as_task_failure` tells of it."""

@@ -175,7 +175,7 @@ class SharedStreamOperator(SubmitOperator):
             nonlocal warned
             warned = bool(warnings(found.verdicts))
 
-        run = run_of(pipeline, settings, context)
+        run = run_of(pipeline, settings, context, str(context["run_id"]))
         uri = _place(pipeline.name, context, settings)
         try:
             done = run_without_spark(run, datetime.now(UTC), uri, at_once(tell))

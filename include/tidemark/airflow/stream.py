@@ -53,7 +53,7 @@ class StreamOperator(JobOperator):
     log_lines = staticmethod(log_lines)
 
     def job_run_id(self, context: Context) -> str:
-        return str(context["run_id"])
+        return self.own_run_id(context)
 
     def asked(self, context: Context) -> dict[str, Any]:
         stands_for, trigger = schedule_of(context)
@@ -78,7 +78,7 @@ class StreamOperator(JobOperator):
             pipeline = self.own_pipeline()
         except TidemarkError:
             return None  # The job says what is wrong with it, in its result.
-        run = run_of(pipeline, settings, context)
+        run = run_of(pipeline, settings, context, self.job_run_id(context))
         then = None if self.hold else at_once(self.tell_verdicts)
         with as_task_failure(self.doing):
             done = run_without_spark(run, datetime.now(UTC), uri, then)
@@ -190,14 +190,13 @@ def _published_idle(
     return None if run.error is not None else run
 
 
-def run_of(pipeline: Pipeline, settings: Settings, context: Context) -> Run:
-    """The run of a pipeline that a task's Dag run asks for."""
+def run_of(pipeline: Pipeline, settings: Settings, context: Context, run_id: str) -> Run:
+    """The run of a pipeline that a task's Dag run asks for, by the id that is given."""
     from tidemark.runs.run import Run
 
     (stands_for, trigger), started = schedule_of(context), started_by(context)
-    run_id, scheduled_ms = str(context["run_id"]), epoch_ms(stands_for)
     by, dag = started["by"], started["dag"]
-    return Run(pipeline, settings, run_id, scheduled_ms, trigger, by=by, dag=dag)
+    return Run(pipeline, settings, run_id, epoch_ms(stands_for), trigger, by=by, dag=dag)
 
 
 def schedule_of(context: Context) -> tuple[datetime, str]:

@@ -40,7 +40,7 @@ class CheckpointHousekeepingOperator(PipelineOperator):
 
         with as_task_failure("Housekeeping"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
-            run_id = str(context["run_id"])
+            run_id = self.own_run_id(context)
             kept = housekeep_pipeline(pipeline, settings, run_id, datetime.now(UTC))
             for one in kept:
                 self._tell(one)
@@ -95,9 +95,9 @@ class StateCheckOperator(PipelineOperator):
 
         with as_task_failure("The state check"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
-            run_id, upkeep = str(context["run_id"]), Warehouse.of(pipeline.name, settings).upkeep
+            upkeep = Warehouse.of(pipeline.name, settings).upkeep
             checked, now = check_pipeline(pipeline, settings), datetime.now(UTC)
-            record_checks(upkeep, pipeline.name, run_id, now, checked)
+            record_checks(upkeep, pipeline.name, self.own_run_id(context), now, checked)
             record_status(pipeline.name, settings, now)
             for one in checked:
                 summary = (

@@ -63,7 +63,7 @@ class ValidateOperator(PipelineOperator):
             found = validate_held(pipeline, run, self.held, settings, datetime.now(UTC)).validation
             # Never that of the run, whose result file would be overwritten.
             uri = Places(settings.root, pipeline.name).result(
-                f"validate__{context['run_id']}", context["ti"].try_number
+                f"validate__{self.own_run_id(context)}", context["ti"].try_number
             )
             write_result(uri, found, settings.storage_options)
             # Also where the task fails then: a failed check is what people want to look at.
