@@ -328,6 +328,22 @@ def test_each_pipeline_is_in_the_dag_of_its_schedule_however_that_is_written(
     assert dags[HOURLY].task_group.children.keys() >= {"hits", "stream", "visits"}
 
 
+def test_a_long_schedule_has_a_dag_of_its_own_whose_id_airflow_takes(
+    shared: Shared, write_pipeline: Write
+) -> None:
+    minutes = ",".join(map(str, range(60)))
+    for name, hour in (("a", "1"), ("b", "2"), ("stream", "1")):
+        write_pipeline(name, schedule=f"{minutes} {hour} * * *")
+    dags = pipeline_dags(session="shared")
+    groups = [
+        {"a", "b", "stream"} & dag.task_group.children.keys()
+        for name, dag in dags.items()
+        if name.startswith("shared-0-and-1-and-2-and-")
+    ]
+    assert sorted(map(sorted, groups)) == [["a", "stream"], ["b"]]
+    assert HOURLY in dags
+
+
 @pytest.mark.parametrize("failed", [["hits.state_check"], ["shared-stream"], []])
 def test_a_pipeline_is_told_of_its_own_tasks_and_of_what_they_share(failed: list[str]) -> None:
     called: list[tuple[Any, ...]] = []

@@ -7,6 +7,7 @@ pipeline's own task does alone.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from tidemark.quality.validate import Validated
 
 RESULT = "result"
+# As Airflow has it.
+_LONGEST_ID = 250
 # What a Dag's id may have stays; of the rest, what schedules have often has a sign of its own.
 _SIGNS = {" ": "_", "*": "x", "/": ".", ",": "-and-", "@": ""}
 
@@ -269,9 +272,15 @@ class SharedResultOperator(StreamOperator):
 
 
 def shared_dag_id(schedule: str) -> str:
-    """The id of the Dag of a schedule's pipelines: `shared-hourly`, `shared-x.10_x_x_x_x`."""
-    text = "".join(_SIGNS.get(sign, sign) for sign in " ".join(schedule.split()))
-    return SHARED_PREFIX + re.sub(r"[^A-Za-z0-9_.-]", lambda sign: f"{ord(sign[0]):x}", text)
+    """The id of the Dag of a schedule's pipelines: `shared-hourly`, `shared-x.10_x_x_x_x`; a long
+    one ends with a digest of the schedule."""
+    schedule = " ".join(schedule.split())
+    text = "".join(_SIGNS.get(sign, sign) for sign in schedule)
+    dag_id = SHARED_PREFIX + re.sub(r"[^A-Za-z0-9_.-]", lambda sign: f"{ord(sign[0]):x}", text)
+    if len(dag_id) <= _LONGEST_ID:
+        return dag_id
+    digest = hashlib.sha256(schedule.encode()).hexdigest()[:8]
+    return f"{dag_id[: _LONGEST_ID - 9]}-{digest}"
 
 
 def shared_dag(
