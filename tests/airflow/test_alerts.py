@@ -71,6 +71,20 @@ def test_a_failed_run_is_told_with_its_tasks_and_the_result_of_its_newest_try(
     assert facts.text == f"visits: run {RUN} failed: publish\nRunFailed: batch 7 broke"
 
 
+def test_a_run_that_was_cleared_is_told_by_the_try_that_ended_last(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    """In a shared Dag two tasks count tries, each from where it is."""
+    write_pipeline("visits")
+    leave(tmp_path, 3, failed(retry_can_help=True))
+    leave(tmp_path, 2, SUCCEEDED | {"ended_at": "2026-11-21T11:00:09Z"})
+    told: list[RunFacts] = []
+    on_failure, _ = callbacks(on_failure=lambda context: told.append(context["tidemark"]))
+    assert on_failure is not None
+    on_failure(context())
+    assert told[0].text.startswith(f"visits: run {RUN} failed: publish\n10 rows read")
+
+
 def test_a_notifiers_templates_see_the_facts(write_pipeline: Write, tmp_path: Path) -> None:
     write_pipeline("visits")
     leave(tmp_path, 1, SUCCEEDED)

@@ -18,7 +18,6 @@ from tidemark.errors import TidemarkError
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.newest_result import newest_try
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.result_file import read_result
 
 # The task that runs all pipelines of a shared Dag; no pipeline's group has a hyphen.
 SHARED_STREAM = "shared-stream"
@@ -86,8 +85,7 @@ class Alert:
         """Who is told must not depend on a store that cannot be reached."""
         try:
             settings = load_settings(self.settings_file, root=self.root)
-            uri = newest_try(self.pipeline, settings, run_id)
-            return read_result(RunResult, uri, settings.storage_options) if uri else None
+            return newest_try(self.pipeline, settings, run_id)
         except TidemarkError:
             _LOG.warning("The result of %s cannot be read", run_id, exc_info=True)
             return None

@@ -1,4 +1,4 @@
-"""The result files of a pipeline's newest run, and of a run's newest try."""
+"""The results of a pipeline's newest run, and of a run's newest try."""
 
 from __future__ import annotations
 
@@ -57,10 +57,15 @@ def _pinned(folder: str, settings: Settings) -> Iterator[tuple[str, RunResult]]:
                 yield place, result
 
 
-def newest_try(pipeline: str, settings: Settings, run_id: str) -> str | None:
-    """The place of the result file of a run's newest try; None where no try left one."""
+def newest_try(pipeline: str, settings: Settings, run_id: str) -> RunResult | None:
+    """What the try of a run came to that ended last; None where no try left a result. In a shared
+    Dag the highest number may be of a try before the run was cleared."""
     tries = results_of_tries(pipeline, settings, run_id)
-    return tries[max(tries)] if tries else None
+    found = [
+        read_result(RunResult, tries[number], settings.storage_options)
+        for number in sorted(tries, reverse=True)
+    ]
+    return max(found, key=lambda one: one.ended_at, default=None)
 
 
 def results_of_tries(pipeline: str, settings: Settings, run_id: str) -> dict[int, str]:
