@@ -110,6 +110,11 @@ def test_the_last_time_of_a_schedule_is_now_or_before(schedule: str, expected: d
     assert last_time(schedule, datetime(2026, 8, 20, 10, 15, 59, 999_999, tzinfo=UTC)) == expected
 
 
+def test_a_time_that_a_part_of_a_second_is_missing_to_is_still_to_come() -> None:
+    now = datetime(2026, 8, 20, 10, 14, 59, 500_000, tzinfo=UTC)
+    assert last_time("*/5 * * * *", now) == datetime(2026, 8, 20, 10, 10, tzinfo=UTC)
+
+
 def test_every_preset_that_a_file_may_say_has_a_last_time() -> None:
     now = datetime(2026, 8, 20, 10, 15, tzinfo=UTC)
     assert all(last_time(preset, now) for preset in PRESETS)

@@ -36,8 +36,9 @@ def last_time(schedule: str, now: datetime) -> datetime:
     """The last time that a schedule names, `now` or before it; in UTC."""
     from croniter import croniter
 
-    # What it gives is always before what it is asked for.
-    times = croniter(_AS_CRON.get(schedule, schedule), now + timedelta(seconds=1))
+    # What it gives is always before what it is asked for; a schedule names whole minutes.
+    after = now.replace(microsecond=0) + timedelta(seconds=1)
+    times = croniter(_AS_CRON.get(schedule, schedule), after)
     found: datetime = times.get_prev(datetime)
     return found
 
