@@ -45,14 +45,17 @@ def validate(held: Held, run_id: str) -> dict[str, Any]:
     return executed(task(held, run_id), run_id)
 
 
-def publish(held: Held, run_id: str) -> dict[str, Any]:
-    operator = PublishOperator(
+def publish_task(held: Held, run_id: str) -> PublishOperator:
+    return PublishOperator(
         task_id="publish",
         result=held.uri(run_id),
         pipeline_file=str(held.place.write_file()),
         settings_file=str(held.place.root / "settings.yaml"),
     )
-    return operator.execute({})
+
+
+def publish(held: Held, run_id: str) -> dict[str, Any]:
+    return publish_task(held, run_id).execute({})
 
 
 def test_a_failed_check_fails_the_task_for_good_and_the_next_good_run_publishes_both(
@@ -71,6 +74,15 @@ def test_a_failed_check_fails_the_task_for_good_and_the_next_good_run_publishes_
     assert (told["checks"], told["data_docs"]) == (6, None)
     assert told["warnings"] == ["per_10m: rows > 1: 1 of 3 rows break it"]
     assert publish(held, "next") == {"per_10m": {"gold": 1, "windows": 3}}
+
+
+def test_where_the_stream_left_no_result_it_is_to_be_cleared(held: Held) -> None:
+    """As where somebody marked it as a success: Airflow gives None then."""
+    validating, publishing = task(held, "run"), publish_task(held, "run")
+    validating.held = publishing.result = None
+    for operator in (validating, publishing):
+        with pytest.raises(AirflowFailException, match=r"`stream` has left no result.*Clear it"):
+            operator.execute({})  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.errors import ChecksFailed
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import (
     ValidationResult,
     failures,
@@ -59,7 +61,7 @@ class ValidateOperator(PipelineOperator):
 
         with as_task_failure("Validation"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
-            run = read_result(RunResult, self.held, settings.storage_options)
+            run = _result_of_stream(self.held, settings)
             found = validate_held(pipeline, run, self.held, settings, datetime.now(UTC)).validation
             # Never that of the run, whose result file would be overwritten.
             uri = Places(settings.root, pipeline.name).result(
@@ -77,6 +79,16 @@ class ValidateOperator(PipelineOperator):
             "warnings": [verdict_line(verdict) for verdict in warnings(found.verdicts)],
             "data_docs": found.data_docs,
         }
+
+
+def _result_of_stream(place: str | None, settings: Settings) -> RunResult:
+    if not place:
+        raise AirflowFailException(
+            "`stream` has left no result, as where it was marked as a success by hand. Nothing was "
+            "validated or published, and gold is as it was. Clear it together with the tasks after "
+            "it, or wait: the next run publishes what this one left."
+        )
+    return read_result(RunResult, place, settings.storage_options)
 
 
 def _log_verdicts(log: Any, found: ValidationResult) -> None:
@@ -111,7 +123,7 @@ class PublishOperator(PipelineOperator):
 
         with as_task_failure("Publishing"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
-            held = read_result(RunResult, self.result, settings.storage_options)
+            held = _result_of_stream(self.result, settings)
             # An override has a reason and is recorded: marking a task as a success is none.
             if held.error is not None and held.error.type == ChecksFailed.__name__:
                 raise failure("Validation", held.error)
