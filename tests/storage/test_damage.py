@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidemark.errors import DataDamaged, StorageUnavailable
+from tidemark.errors import DataDamaged, StorageUnavailable, TableUnsupported
+from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.damage import damage_of, not_opened
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
+from tidemark.upkeep.maintenance.carry_out import compact_table
 
 
 @pytest.fixture
@@ -128,3 +132,23 @@ def test_a_store_that_is_away_is_no_damage() -> None:
     assert damage_of(error) is None
     assert damage_of(ValueError("x.parquet")) is None
     assert RunError.of(error).retry_can_help
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda place: append_rows(place.existing(), pa.table({"n": [9]}), "the rows"),
+        lambda place: fence_tables([place], 7),
+        lambda place: compact_table(place.existing(), "", ()),
+    ],
+    ids=["an append", "a fence", "a compaction"],
+)
+def test_a_table_that_can_be_read_and_not_written_is_told_so_and_not_as_a_lost_race(
+    table: Path, write: Callable[[TablePlace], None]
+) -> None:
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
+    entry(table, 3).write_text(json.dumps({"protocol": features}))
+    with pytest.raises(TableUnsupported, match=r"cannot be written here: RowTracking") as raised:
+        write(TablePlace(str(table)))
+    assert not RunError.of(raised.value).retry_can_help
+    assert DeltaTable(table).version() == 3

@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable, TableLost
+from tidemark.errors import TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import IDENTITIES, PublishPlan
 from tidemark.gold.published import published_before, published_note, together
@@ -31,6 +31,7 @@ from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.append import on_this_version, with_sound_bounds
 from tidemark.storage.delta.by_hand import commits_by_hand, last_publish
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -141,10 +142,12 @@ def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Publi
     try:
         _write(gold, change, on_this_version(note, plan.transactions))
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            gold.table_uri,
+            error,
             f"{gold.table_uri} got another commit while this publish read version "
             f"{plan.gold_version} ({error}). Nothing was published. Try again: what is "
-            "published by then is left alone."
+            "published by then is left alone.",
         ) from error
 
 

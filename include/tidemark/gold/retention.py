@@ -20,7 +20,6 @@ from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.other_readers import (
     OtherReader,
@@ -36,6 +35,7 @@ from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.sources.notes import source_notes
 from tidemark.storage.delta.append import on_this_version
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.notes import RetentionNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -213,7 +213,9 @@ def _drop(bronze: TablePlace, expired: tuple[date, ...], tables: tuple[str, ...]
     try:
         table.delete(f"{_DATE} IN ({listed})", commit_properties=on_this_version(note))
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            bronze.uri,
+            error,
             f"{bronze.uri} got another commit while its dates {listed} were dropped ({error}). "
-            "What was to be published is published. Try again: the next run drops them."
+            "What was to be published is published. Try again: the next run drops them.",
         ) from error

@@ -39,6 +39,7 @@ from tidemark.storage.arrow_kinds import kinds_of
 from tidemark.storage.delta.append import on_this_version, with_sound_bounds
 from tidemark.storage.delta.appended import commit_actions, entry_mark
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
@@ -263,7 +264,9 @@ def _commit(
     try:
         write_deltalake(view, rows, commit_properties=properties, writer_properties=bounds, **how)
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            view.table_uri,
+            error,
             f"{view.table_uri} got another commit while its rows were selected ({error}). What was "
-            "to be published is published, and the view is as it was. Try again."
+            "to be published is published, and the view is as it was. Try again.",
         ) from error

@@ -48,6 +48,7 @@ from tidemark.storage.delta.append import on_this_version
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.commits import reaches_back
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.notes import (
     PublishedNote,
     RetentionNote,
@@ -327,9 +328,11 @@ def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: dateti
     try:
         plan.gold.restore(plan.before.version, commit_properties=noted)
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            plan.gold.table_uri,
+            error,
             f"{plan.gold.table_uri} got another commit meanwhile ({error}). Nothing went back. Try "
-            "again."
+            "again.",
         ) from error
     except DeltaError as error:
         raise MigrationRefused(

@@ -25,7 +25,6 @@ from deltalake import CommitProperties, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
 from tidemark.judge.instants import FIRST_MICROS, LAST_MICROS
 from tidemark.operators.lookups import (
@@ -42,6 +41,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.dimension import Dimension
 from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import LookupNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -277,9 +277,11 @@ def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> N
             writer_properties=with_sound_bounds(rows.schema, _MOST_IN_GROUP),
         )
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            place.uri,
+            error,
             f"{place.uri} was changed while a lookup was copied to it ({error}): did another run "
-            "take the lease over? The copy is as it was. Try again."
+            "take the lease over? The copy is as it was. Try again.",
         ) from error
 
 

@@ -16,7 +16,7 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError
 
-from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.notes import Note, as_metadata
 
@@ -82,14 +82,17 @@ def on_this_version(
 
 @contextmanager
 def appending(table: DeltaTable, what: str) -> Iterator[None]:
-    """Turn a commit of `what` that another commit excluded into StorageUnavailable."""
+    """Turn a commit of `what` that another commit excluded into StorageUnavailable, and one to a
+    table that cannot be written into TableUnsupported."""
     try:
         yield
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            table.table_uri,
+            error,
             f"{table.table_uri} was changed while {what} were appended to it ({error}): did "
             "another run take the lease over? None of them was appended. Try again: the next run "
-            "appends them."
+            "appends them.",
         ) from error
 
 

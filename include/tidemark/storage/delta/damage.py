@@ -32,6 +32,8 @@ _FILE_FAULTS = (
 _UNSUPPORTED = re.compile(
     r"Kernel error: (?:Unsupported|Invalid protocol action|Max catalog version)"
 )
+# What delta-rs says, in the class of a lost race, of a table that it reads and cannot write.
+_READ_ONLY = re.compile(r"Unsupported table features required: \[(.*)\]")
 _FEATURE = re.compile(r"(?<=Feature ')[^']+|catalog-managed")
 # A whole path may have blanks in it, up to where another one begins; else a name ends at a blank.
 _FILE = re.compile(
@@ -62,6 +64,18 @@ def not_opened(place: FilePlace, error: Exception) -> TidemarkError:
     found = _broken_entry(place)
     return DataDamaged(
         f"The log of the table {place.uri} is damaged: {found or LOG}: {reason}. {_RESTORE}."
+    )
+
+
+def not_committed(uri: str, error: Exception, raced: str) -> TidemarkError:
+    """The error of a commit that delta-rs refused: `raced` says what another one excluded."""
+    features = _READ_ONLY.search(str(error))
+    if features is None:
+        return StorageUnavailable(raced)
+    return TableUnsupported(
+        f"The table {uri} has got features that cannot be written here: {features[1]}. This commit "
+        "was not made, and trying again does not help. Have whoever turned them on drop them "
+        "(ALTER TABLE … DROP FEATURE), or put the table back from a backup of before."
     )
 
 

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
@@ -63,12 +63,15 @@ def _fence(table: DeltaTable, number: int) -> None:
         try:
             table.alter.set_table_properties({PROPERTY: str(number)}, raise_if_not_exists=False)
         except CommitFailedError as error:
-            if attempt == _ATTEMPTS:
-                raise StorageUnavailable(
-                    f"{table.table_uri} could not be fenced for lease {number}: another commit "
-                    f"came first {attempt} times ({error}). Nothing else was written. Does "
-                    "something write to it that takes no lease? Try again."
-                ) from error
+            failed = not_committed(
+                table.table_uri,
+                error,
+                f"{table.table_uri} could not be fenced for lease {number}: another commit came "
+                f"first {attempt} times ({error}). Nothing else was written. Does something write "
+                "to it that takes no lease? Try again.",
+            )
+            if attempt == _ATTEMPTS or not failed.retry_can_help:
+                raise failed from error
             table.update_incremental()
         else:
             return

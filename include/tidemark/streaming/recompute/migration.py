@@ -37,7 +37,7 @@ from pyarrow.dataset import Dataset
 from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import MigrationRefused, StorageUnavailable, TableLost
+from tidemark.errors import MigrationRefused, TableLost
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
@@ -72,6 +72,7 @@ from tidemark.storage.delta.append import conformed, on_this_version, with_sound
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.create import ensure_table
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote
 from tidemark.storage.delta.place import TablePlace
@@ -493,7 +494,9 @@ def _commit(
             writer_properties=with_sound_bounds(rows.schema),
         )
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            gold.table_uri,
+            error,
             f"{gold.table_uri} got another commit while this migration read version "
-            f"{gold.version()} ({error}). Gold is as that commit left it. Try again."
+            f"{gold.version()} ({error}). Gold is as that commit left it. Try again.",
         ) from error

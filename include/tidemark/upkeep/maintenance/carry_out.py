@@ -15,9 +15,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.append import with_sound_bounds
 from tidemark.storage.delta.commits import ROWS_ADDED
+from tidemark.storage.delta.damage import not_committed
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.dropped_rejects import DROPPED
 from tidemark.storage.delta.history import schema_of
@@ -163,8 +163,10 @@ def _excluded(table: DeltaTable) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise StorageUnavailable(
+        raise not_committed(
+            table.table_uri,
+            error,
             f"{table.table_uri} was changed while its maintenance worked on version "
             f"{table.version()} ({error}): did another process write to it, or take the lease "
-            "over? The table holds what it held. Try again."
+            "over? The table holds what it held. Try again.",
         ) from error
