@@ -282,12 +282,12 @@ def offset_of(uri: str, version: int) -> str:
     )
 
 
-def one_batch(checkpoint: str, query: str, offset: str) -> None:
+def one_batch(checkpoint: str, query: str, offset: str, batch: int = 0) -> None:
     planned = '{"batchWatermarkMs":0,"batchTimestampMs":1782900000000,"conf":{}}'
     for name, text in (
         ("metadata", f'{{"id":"{query}"}}'),
-        ("offsets/0", f"v1\n{planned}\n{offset}"),
-        ("commits/0", "v1\n{}"),
+        (f"offsets/{batch}", f"v1\n{planned}\n{offset}"),
+        (f"commits/{batch}", "v1\n{}"),
     ):
         (Path(checkpoint) / name).parent.mkdir(parents=True, exist_ok=True)
         (Path(checkpoint) / name).write_text(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,10 +62,10 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     checkpoint = one.place
     if checkpoint.query_id() is None:
         return
-    last = checkpoint.last_batch("commits")
     if one.published < 0:
-        yield from _of_unpublished(one, bronze, last)
+        yield from _of_unpublished(one.table, _RUN, checkpoint, bronze, checkpoint.delta_version)
         return
+    last = checkpoint.last_batch("commits")
     first = one.published + 1 if last is None else checkpoint.delta_version(last)
     waiting = _query_waits(bronze, first, checkpoint)
     yield TableReader(f"the query of {one.table}", first, waiting, _RUN)
@@ -76,21 +76,29 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
 
 
-def _of_unpublished(one: InUse, bronze: TablePlace, last: int | None) -> Iterator[TableReader]:
-    """Its first batch reads the files that are there when it is planned, not the commits of
-    before: their entries may be gone."""
-    checkpoint = one.place
-    offsets = checkpoint.batches("offsets")
-    if last is None and not offsets:
+def _of_unpublished(
+    table: str,
+    advice: str,
+    checkpoint: Checkpoint,
+    bronze: TablePlace,
+    end_of: Callable[[int], int | None],
+) -> Iterator[TableReader]:
+    """The first batch that finds it reads the files that are there when it is planned, not the
+    commits of before: their entries may be gone. `end_of`: the version that the next one begins
+    with."""
+    last, planned = checkpoint.last_batch("commits"), checkpoint.batches("offsets")
+    end = None if last is None else end_of(last)
+    first_end = next((found for batch in planned if (found := end_of(batch)) is not None), None)
+    if first_end is None:
         return
-    began = max(checkpoint.delta_version(0) - 1, 0) if 0 in offsets else 0
-    first = began + 1 if last is None else checkpoint.delta_version(last)
+    began = max(first_end - 1, 0) if planned[0] == 0 else 0
+    first = began + 1 if end is None else end
     waiting = _query_waits(bronze, first, checkpoint)
-    yield TableReader(f"the query of {one.table}", first, waiting, _RUN)
+    yield TableReader(f"the query of {table}", first, waiting, advice)
     # Until it is published, the first batch is repeated over that version of the table, and looked
     # through for late rows.
     waiting = _planned_at(checkpoint) or waiting
-    yield TableReader(f"the repair of late rows of {one.table}", began, waiting, _RUN)
+    yield TableReader(f"the repair of late rows of {table}", began, waiting, advice)
 
 
 def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[TableReader]:
@@ -103,27 +111,22 @@ def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[Ta
             continue
         state = gold_state(gold, (name,))
         checkpoint = query_checkpoint(theirs, reader.table, state.generation)
-        last = checkpoint.last_batch("commits")
-        versions = {} if last is None else checkpoint.delta_versions(last)
-        read, published = versions.get(str(bronze.metadata().id)), state.inputs[name]
         advice = f"Run {reader.pipeline}, to its end. {if_no_more(warehouse, [reader])}"
-        if read is not None:
-            first = read
-        elif published < 0:
-            # It has read nothing: it will begin with the files that are there then.
-            first = bronze.version() + 1
-        else:
-            first = published + 1
+        end_of, published = _ends(checkpoint, str(bronze.metadata().id)), state.inputs[name]
+        if published < 0:
+            yield from _of_unpublished(reader.name, advice, checkpoint, warehouse.bronze, end_of)
+            continue
+        last = checkpoint.last_batch("commits")
+        read = None if last is None else end_of(last)
+        first = published + 1 if read is None else read
         waiting = _query_waits(warehouse.bronze, first, checkpoint)
         yield TableReader(f"the query of {reader.name}", first, waiting, advice)
-        repair = f"the repair of late rows of {reader.name}"
-        if published >= 0:
-            waiting = _waiting(warehouse.bronze, published + 1)
-            yield TableReader(repair, published + 1, waiting)
-        elif read is not None:
-            # Of its first batch it reads the table again as that found it, until it is published.
-            waiting = _planned_at(checkpoint) or _waiting(warehouse.bronze, read)
-            yield TableReader(repair, max(read - 1, 0), waiting, advice)
+        waiting = _waiting(warehouse.bronze, published + 1)
+        yield TableReader(f"the repair of late rows of {reader.name}", published + 1, waiting)
+
+
+def _ends(checkpoint: Checkpoint, table_id: str) -> Callable[[int], int | None]:
+    return lambda batch: checkpoint.delta_versions(batch).get(table_id)
 
 
 def _of_rejects(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableReader]:
