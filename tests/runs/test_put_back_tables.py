@@ -315,9 +315,9 @@ def make_gold(place: Place, table: str = "per_10m") -> None:
     write_deltalake(place.places.gold(table), ROWS.slice(0, 0), commit_properties=made)
 
 
-def publish(place: Place, table: str = "per_10m") -> None:
+def publish(place: Place, table: str = "per_10m", **at: int) -> None:
     rests_on = noted_of(found_of(place.pipeline, place.warehouse, table).rests_on(), {})
-    said = {"changes": 0, "bronze": 0, "close": 0, "generation": 1, "identities": 1} | rests_on
+    said = {"changes": 0, "bronze": 0, "close": 0, "generation": 1, "identities": 1} | rests_on | at
     put(place.places.gold(table), PublishedNote(run="r", started_at=datetime.now(UTC)), **said)
 
 
@@ -476,6 +476,72 @@ def test_an_acceptance_of_a_former_version_holds_for_all_tables(held: Place, out
     delete(held.places.bronze)
     _accept(held.warehouse.bronze, AcceptedNote(up_to=1, reason="known", by="us"))
     assert losses(held) == losses(out) == []
+
+
+def vacuumed(uri: str) -> None:
+    table = DeltaTable(uri)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+@pytest.mark.parametrize(
+    ("maintain", "said"),
+    [(lambda uri: cut_log(uri, 1), "has no version 0"), (vacuumed, r"the file .*parquet is gone")],
+    ids=["log cut", "files packed"],
+)
+@pytest.mark.parametrize("name", ["bronze", "changes"])
+@pytest.mark.parametrize("left", ["nothing", "empty gold"])
+def test_gold_that_is_gone_is_a_loss_where_maintenance_took_what_builds_it(
+    held: Place, name: str, maintain: Callable[[str], None], said: str, left: str
+) -> None:
+    uri = held.places.bronze if name == "bronze" else held.places.changes("per_10m", 1)
+    for _ in range(2):
+        put(held.places.bronze, INGESTED)
+        put(held.places.changes("per_10m", 1), EMITTED)
+    publish(held, changes=2, bronze=2)
+    maintain(uri)
+    assert losses(held) == []
+    gold = held.places.gold("per_10m")
+    shutil.rmtree(gold)
+    if left == "empty gold":
+        make_gold(held)
+    (loss,) = losses(held)
+    assert loss.place == gold
+    assert re.search(said, loss.what)
+    assert uri in loss.what
+    assert "tidemark migrate clicks --rebuild per_10m" in loss.way_out
+    check_losses(held.pipeline, held.warehouse, rebuilt="per_10m")
+
+
+def test_gold_of_a_backup_that_is_older_than_what_is_left_of_changes_is_a_loss(
+    held: Place, tmp_path: Path
+) -> None:
+    publish(held)
+    gold, changes = held.places.gold("per_10m"), held.places.changes("per_10m", 1)
+    shutil.copytree(gold, tmp_path / "backup")
+    for _ in range(2):
+        put(changes, EMITTED)
+    publish(held, changes=2)
+    cut_log(changes, 2)
+    assert losses(held) == []
+    shutil.rmtree(gold)
+    shutil.copytree(tmp_path / "backup", gold)
+    (loss,) = losses(held)
+    assert f"{gold} stands for version 0 of {changes}" in loss.what
+    assert f"move {gold} away" in loss.way_out
+    shutil.rmtree(gold)
+    check_losses(held.pipeline, held.warehouse, rebuilt="per_10m")
+
+
+def test_who_is_to_move_gold_away_is_told_what_makes_it_again(held: Place) -> None:
+    publish(held)
+    delete(held.places.gold("per_10m"))
+    (loss,) = losses(held)
+    assert "and keep it: the next run builds it again" in loss.way_out
+    put(held.places.changes("per_10m", 1), EMITTED)
+    cut_log(held.places.changes("per_10m", 1), 1)
+    (loss,) = losses(held)
+    assert "and keep it: `tidemark migrate clicks --rebuild per_10m`" in loss.way_out
 
 
 def test_histories_of_before_there_were_notes_are_built_again_from(held: Place) -> None:

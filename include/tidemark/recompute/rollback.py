@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import chain
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.errors import MigrationRefused
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
 from tidemark.gold.retention import (
@@ -45,7 +44,7 @@ from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.append import on_this_version
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.appended import commit_actions, lacking_from
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.commits import reaches_back
 from tidemark.storage.delta.damage import not_committed
@@ -59,7 +58,6 @@ from tidemark.storage.delta.notes import (
 )
 from tidemark.storage.delta.opened import newest_first
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import stat_files
 from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -155,7 +153,7 @@ def _missing(
         yield f"its checkpoint is gone ({checkpoint.uri})"
     else:
         yield from _changed_since(warehouse.bronze, ends[BRONZE])
-        yield from _unread_files(warehouse.bronze, min(ends[BRONZE], before.bronze + 1))
+        yield from lacking_from(warehouse.bronze, min(ends[BRONZE], before.bronze + 1))
         frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
         if frozen is not None:
             bronze = warehouse.bronze.existing()
@@ -170,7 +168,7 @@ def _missing(
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = ends.get(name, 0)
             yield from _changed_since(place, read)
-            yield from _unread_files(place, min(read, before.inputs[name] + 1))
+            yield from lacking_from(place, min(read, before.inputs[name] + 1))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
             needed = (first_start - operator.needed_before(name)).date()
             yield from _needed_and_dropped(place, before.inputs[name], needed)
@@ -292,25 +290,6 @@ def _dropped(place: TablePlace, first: int) -> Iterator[date]:
             note = note_of(action["commitInfo"]) if "commitInfo" in action else None
             if isinstance(note, RetentionNote):
                 yield from note.dates
-
-
-def _unread_files(place: TablePlace, first: int) -> Iterator[str]:
-    """Files of a bronze that its query, or its repair, would still have to read."""
-    bronze = place.existing()
-    for version in range(first, bronze.version() + 1):
-        try:
-            actions = commit_actions(place, version)
-        except StorageUnavailable:
-            yield f"the log of bronze has no version {version} any more ({place.uri})"
-            return
-        added = [
-            f"{place.uri}/{unquote(action['add']['path'])}"
-            for action in actions
-            if "add" in action and action["add"]["dataChange"]
-        ]
-        gone = [file for file, facts in stat_files(added, place.options).items() if facts is None]
-        if gone:
-            yield f"a file of bronze that it has not read is gone ({gone[0]})"
 
 
 @commit_point(

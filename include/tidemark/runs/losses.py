@@ -13,7 +13,8 @@ and a table's offsets the id of bronze and the version that they read to. So it 
 - a file of a checkpoint that the next start reads is empty, cut off or gone, as a power loss leaves
   it: the doctor's judgement, as far as logs, lists and a listing of the state tell;
 - where nothing of this is so, that the ledger is of another moment (`ledger_fit.py`).
-Gold alone may be gone or go back: it is built from `changes`, and the next publish makes up for it.
+Gold alone may be gone or go back: it is built from `changes`, and the next publish makes up for it,
+as long as maintenance has left there what has to be read again.
 
 A warehouse of a version that did not note what gold rests on is asked what can be told of it, and
 notes it with its next publish.
@@ -22,6 +23,7 @@ notes it with its next publish.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -43,13 +45,13 @@ from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, FoundQuery, FoundTable, TableInventory, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.runs.ledger_fit import misfits
 from tidemark.runs.unfinished_act import unfinished_act
-from tidemark.storage.delta.appended import entry_mark
+from tidemark.storage.delta.appended import entry_mark, lacking_at, lacking_from
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import commits_after, ingest_commits, reaches_back
 from tidemark.storage.delta.notes import (
@@ -424,6 +426,7 @@ def _of_table(table: TableInventory) -> Iterator[Loss]:
     yield from _of_clocks(table)
     yield from _gold_by_hand(table)
     yield from _of_generations(table)
+    yield from _gold_behind_history(table)
 
 
 def _of_generations(table: TableInventory) -> Iterator[Loss]:
@@ -453,6 +456,55 @@ def _of_generations(table: TableInventory) -> Iterator[Loss]:
         "Restore it from a backup of after the migration. Where there is none, bronze still has "
         f"the rows: {first}`tidemark migrate {table.pipeline} --rebuild {table.name}` computes "
         "gold from them; every window has revision 0 then.",
+    )
+
+
+def _gold_behind_history(table: TableInventory) -> Iterator[Loss]:
+    """Gold that is gone, empty or older, and what would bring it up to date is gone too: nobody had
+    to read it any more."""
+    gold = table.gold
+    if table.changes.table is None or next(_of_generations(table), None) is not None:
+        return
+    after = -1 if gold.table is None else gold_state(gold.table).changes
+    if (lacking := next(_lacking(table, after), None)) is None:
+        return
+    what, first = "is not there", ""
+    if gold.table is not None:
+        what = f"stands for version {after} of {table.changes.uri}" if after >= 0 else "is empty"
+        first = f"move {gold.uri} away, and "
+    yield Loss(
+        gold.name,
+        gold.uri,
+        f"{gold.uri} {what}, and a run cannot bring it up to date any more: {lacking}.",
+        "Lost at most: which windows are closed, with their status and revisions, and rows of "
+        "dates that bronze has dropped (`keep`).",
+        "Was it moved away, or is there a newer backup? Then put that back. Else bronze has the "
+        f"rows: {first}`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold "
+        "from them; every window has revision 0 then.",
+    )
+
+
+def _lacking(table: TableInventory, after: int) -> Iterator[str]:
+    """What is gone of what a run reads to bring gold up to date that stands for a version of
+    `changes`; to make it anew (-1), it also looks for late rows in all that the query has read,
+    as far as offsets are kept."""
+    yield from lacking_from(table.changes.place, after + 1)
+    for one in (table.bronze, *table.others) if after < 0 else ():
+        began = None if one.table is None else _began_at(table, one, one.table)
+        if began is not None and 0 <= began <= one.at:
+            yield from lacking_at(one.place, began)
+            yield from lacking_from(one.place, began + 1)
+
+
+def _made_again(table: TableInventory) -> str:
+    """Who makes gold again, once it is moved away."""
+    if table.generation == FIRST_GENERATION and not table.later and table.changes.table is not None:
+        with suppress(CheckpointUnreadable):
+            if next(_lacking(table, -1), None) is None:
+                return f"the next run builds it again from {table.changes.uri}"
+    return (
+        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes it from bronze, with "
+        "revision 0 for every window"
     )
 
 
@@ -869,8 +921,7 @@ def _another_gold(table: TableInventory) -> Loss:
         f"{gold.uri} was published from other tables and queries than those of {table.name} "
         f"({table.changes.uri}).",
         "Lost at most: the former gold, whose values `changes` still has.",
-        f"Move {gold.uri} away: the next run builds it again from {table.changes.uri}. Or restore "
-        "it from a backup.",
+        f"Move {gold.uri} away, and keep it: {_made_again(table)}. Or restore it from a backup.",
     )
 
 
@@ -964,7 +1015,7 @@ def _way_out_of_a_change(table: TableInventory, one: FoundTable) -> str:
             f"{table.pipeline}, and audit both: a backfill mends the windows that are closed."
         )
     if one.place == table.gold.place:
-        undo = f"move {one.uri} away: the next run builds it again from {table.changes.uri}"
+        undo = f"move {one.uri} away, and keep it: {_made_again(table)}"
     else:
         undo = f"put {one.uri} back from a backup"
         if one in (table.bronze, table.changes) and not _is_published(table):

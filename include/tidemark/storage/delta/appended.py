@@ -26,7 +26,7 @@ from tidemark.storage.delta.damage import LOG
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import FileMissing
+from tidemark.storage.files import FileMissing, stat_files
 
 
 def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -> ds.Dataset:
@@ -68,6 +68,32 @@ def first_append(place: TablePlace, first: int, last: int) -> datetime | None:
     return None
 
 
+def lacking_from(place: TablePlace, first: int) -> Iterator[str]:
+    """What is gone, in words, of the rows that a table's versions appended from one on: the log's
+    entry of one, or files that it added."""
+    for version in range(first, place.existing().version() + 1):
+        try:
+            added = _appended(_actions(place.read(_entry(version))))
+        except FileMissing:
+            yield f"the log of {place.uri} has no version {version} any more"
+            return
+        yield from _lacking_files(place, [f"{place.uri}/{unquote(one['path'])}" for one in added])
+
+
+def lacking_at(place: TablePlace, version: int) -> Iterator[str]:
+    """What is gone of a table as it was at a version."""
+    if entry_mark(place, version) < 0:
+        yield f"the log of {place.uri} has no version {version} any more"
+        return
+    yield from _lacking_files(place, place.at_version(version).file_uris())
+
+
+def _lacking_files(place: TablePlace, files: Sequence[str]) -> Iterator[str]:
+    gone = [file for file, facts in stat_files(files, place.options).items() if facts is None]
+    if gone:
+        yield f"the file {gone[0]} is gone"
+
+
 def _stored_schema(table: DeltaTable) -> pa.Schema:
     schema = schema_of(table)
     partitions = set(table.metadata().partition_columns)
@@ -88,7 +114,11 @@ def commit_actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
 
     StorageUnavailable where the entry is gone.
     """
-    return [json.loads(line) for line in _commit(place, version).splitlines()]
+    return _actions(_commit(place, version))
+
+
+def _actions(entry: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in entry.splitlines()]
 
 
 def changes_rows(place: TablePlace, version: int) -> bool:
