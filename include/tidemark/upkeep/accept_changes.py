@@ -165,10 +165,11 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
     if (commit := _adding_since(bronze, pipeline.source.event_time.column, first)) is not None:
         raise AcceptanceRefused(
             f"{bronze.place} got rows by hand in {commit}, with event times from "
-            f"{instant_text(first)} on: the stream would take them for new rows of windows "
-            "that are open. Nothing was written. Put the table back from a backup; rows that "
-            "shall come in go through the source. Or compute each table whose windows these are "
-            f"from what bronze holds by now: `tidemark migrate {pipeline.name} --rebuild TABLE`."
+            f"{instant_text(first)} on, or such as its log does not tell: the stream would take "
+            "them for new rows of windows that are open. Nothing was written. Put the table back "
+            "from a backup; rows that shall come in go through the source. Or compute each table "
+            "whose windows these are from what bronze holds by now: "
+            f"`tidemark migrate {pipeline.name} --rebuild TABLE`."
         )
 
 
@@ -186,11 +187,11 @@ def _check_read_once(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> 
         if (commit := _adding_since(bronze, operator.other_event_time, first)) is not None:
             raise AcceptanceRefused(
                 f"{bronze.place} got rows by hand in {commit}, with event times from "
-                f"{instant_text(first)} on: the stream of {table.name}, which joins with it, would "
-                "take them for new rows of windows that are open, and count twice what it has read "
-                "before. Nothing was written. Put the table back from a backup, or compute "
-                f"{table.name} from what both bronzes hold by now: `tidemark migrate "
-                f"{pipeline.name} --rebuild {table.name}`."
+                f"{instant_text(first)} on, or such as its log does not tell: the stream of "
+                f"{table.name}, which joins with it, would take them for new rows of windows that "
+                "are open, and count twice what it has read before. Nothing was written. Put the "
+                f"table back from a backup, or compute {table.name} from what both bronzes hold by "
+                f"now: `tidemark migrate {pipeline.name} --rebuild {table.name}`."
             )
 
 

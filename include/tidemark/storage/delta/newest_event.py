@@ -1,4 +1,4 @@
-"""The newest event of a table: by the statistics of its files, or exactly."""
+"""The newest event of a bronze: by the statistics of its files, or exactly."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
 def newest_event_ms(table: DeltaTable, column: str) -> int | None:
-    """The largest value of a timestamp column, in milliseconds since 1970, rounded down; no row is
-    read.
+    """The newest event time of a bronze, in milliseconds since 1970, rounded down; None where it
+    has no row.
 
-    None where the table is empty, or a file has no statistics of the column.
+    By the statistics of its files. Where one has none, as of columns behind the first 32, rows are
+    read.
     """
     actions: Any = pa.table(table.get_add_actions(flatten=True))
     name = f"max.{column}"
     if name not in actions.column_names or actions[name].null_count:
-        return None
+        exact_us = newest_event_us(table, column)
+        return None if exact_us is None else exact_us // 1_000
     newest = max((value for value in actions[name].to_pylist()), default=None)
     if newest is None:
         return None
