@@ -100,6 +100,13 @@ def test_two_rows_of_a_key_at_a_time_are_told(
     assert newest_copy(place.warehouse.lookup("dims")) is None
 
 
+def test_a_copy_below_a_root_with_a_blank_is_made_once(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    run = place_of(tmp_path / "a b", "a,one,,").run("copy")
+    assert list(copy_lookups(run)) == ["lookup dims: 1 rows"]
+    assert why_to_copy(run) is None
+
+
 def test_a_number_stands_for_one_content(tmp_path: Path) -> None:
     place = place_of(tmp_path, "a,one,,", "b,two,,")
     run, copy = place.run("copy"), place.warehouse.lookup("dims")

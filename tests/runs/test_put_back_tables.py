@@ -296,7 +296,7 @@ def one_batch(checkpoint: str, query: str, offset: str, batch: int = 0) -> None:
 @pytest.fixture
 def held(tmp_path: Path) -> Place:
     """The first run was held: its query has read bronze, and gold is empty."""
-    place = Place(tmp_path, clicks())
+    place = Place(tmp_path / "ä 100%", clicks())
     put(place.places.bronze, INGESTED)
     put(place.places.rejects, INGESTED)
     put(place.places.changes("per_10m", 1), EMITTED, q=0)

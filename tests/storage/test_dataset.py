@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.checkpoint.rewind.table_commits import gone_files
+from tidemark.storage.delta.dataset import data_files, dataset_of
 from tidemark.storage.delta.notes import RecomputedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import add_files, write_parquet
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.files import stat_files
 
 
 def test_a_local_table_is_read_without_python_in_arrows_threads(tmp_path: Path) -> None:
@@ -32,6 +34,20 @@ def test_a_local_table_is_read_without_python_in_arrows_threads(tmp_path: Path) 
     assert isinstance(found.filesystem.base_fs, LocalFileSystem)
     assert sorted(found.to_table().to_pylist(), key=lambda row: row["n"]) == rows.to_pylist()
     assert dataset_of(DeltaTable(place), "p = 'x y'").count_rows() == 1
+
+
+@pytest.mark.parametrize("is_uri", [False, True], ids=["path", "URI"])
+def test_files_are_where_a_table_is_said_to_have_them(tmp_path: Path, is_uri: bool) -> None:
+    place = tmp_path / "a lake é" / "100%"
+    for number in (1, 2):
+        rows = pa.table({"n": [number], "p": ["z%/é x"]})
+        write_deltalake(place, rows, mode="append", partition_by=["p"])
+    named = TablePlace(place.as_uri() if is_uri else str(place))
+    files = data_files(named, named.existing())
+    assert len(files) == 2
+    assert None not in stat_files(files, {}).values()
+    named.existing().optimize.compact()
+    assert gone_files(named, named.existing(), 1) == ()
 
 
 @pytest.mark.slow

@@ -46,14 +46,14 @@ class LookupCopy:
     def is_readable(self) -> bool:
         """Are its files there? Its log alone does not tell. Former copies may have dates outside of
         the years 1 to 9999 besides, with which delta-rs reads none."""
-        from tidemark.storage.delta.dataset import dataset_of
+        from tidemark.storage.delta.dataset import data_files, dataset_of
         from tidemark.storage.files import stat_files
 
         try:
             dataset_of(self.table)
         except ValueError:
             return False
-        return all(stat_files(self.table.file_uris(), self.place.options).values())
+        return all(stat_files(data_files(self.place, self.table), self.place.options).values())
 
 
 def copies_of(place: TablePlace) -> Iterator[LookupCopy]:

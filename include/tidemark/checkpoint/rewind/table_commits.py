@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.dataset import data_files
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
 
@@ -55,8 +56,8 @@ def query_batches(place: TablePlace, table: DeltaTable) -> dict[str, int]:
 
 def gone_files(place: TablePlace, table: DeltaTable, version: int) -> tuple[str, ...]:
     """Data files of a version that are not part of the newest one, and not in the store."""
-    newest = set(table.file_uris())
-    needed = [uri for uri in place.at_version(version).file_uris() if uri not in newest]
+    newest = set(data_files(place, table))
+    needed = [uri for uri in data_files(place, place.at_version(version)) if uri not in newest]
     found = stat_files(needed, place.options)
     return tuple(uri for uri, facts in found.items() if facts is None)
 

@@ -23,7 +23,7 @@ from pyarrow.fs import PyFileSystem
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.damage import LOG
-from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.dataset import data_files, dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, stat_files
@@ -77,7 +77,7 @@ def lacking_from(place: TablePlace, first: int) -> Iterator[str]:
         except FileMissing:
             yield f"the log of {place.uri} has no version {version} any more"
             return
-        yield from _lacking_files(place, [f"{place.uri}/{unquote(one['path'])}" for one in added])
+        yield from _lacking_files(place, [place.below(unquote(one["path"])) for one in added])
 
 
 def lacking_at(place: TablePlace, version: int) -> Iterator[str]:
@@ -85,7 +85,7 @@ def lacking_at(place: TablePlace, version: int) -> Iterator[str]:
     if entry_mark(place, version) < 0:
         yield f"the log of {place.uri} has no version {version} any more"
         return
-    yield from _lacking_files(place, place.at_version(version).file_uris())
+    yield from _lacking_files(place, data_files(place, place.at_version(version)))
 
 
 def _lacking_files(place: TablePlace, files: Sequence[str]) -> Iterator[str]:

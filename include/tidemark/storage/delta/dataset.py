@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from operator import and_, or_
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.storage.file_place import FilePlace
 
 # The log tells times in milliseconds.
 _TOLD_TIME = timedelta(milliseconds=1)
@@ -61,6 +63,13 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
         for one in known.get_fragments()
     ]
     return ds.FileSystemDataset(fragments, known.schema, known.format, known.filesystem)
+
+
+def data_files(place: FilePlace, table: DeltaTable) -> list[str]:
+    """Where a table's files lie at its version. delta-rs tells them with a local path that is
+    encoded, where nothing lies if it has a blank, say."""
+    paths: list[Any] = pa.table(table.get_add_actions()).column("path").to_pylist()
+    return [place.below(unquote(path)) for path in paths]
 
 
 def event_dates(bronze: DeltaTable) -> list[date]:
