@@ -4,7 +4,9 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pydantic import ValidationError
 
 from tests.kit.running import clicks
@@ -13,6 +15,7 @@ from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.pipeline.settings.settings import Settings, load_settings, spark_conf
 from tidemark.pipeline.settings.storage_options import KNOWN, SHOWN, local_path, spark_uri
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.session import session_conf
 
 REPOSITORY = Path(__file__).parents[2]
@@ -157,6 +160,25 @@ def test_a_root_has_one_spelling(given: str, root: str) -> None:
 def test_what_cannot_be_a_root_is_refused(root: str) -> None:
     with pytest.raises(ValidationError):
         Settings(root=root, pipelines="/p")
+
+
+@pytest.mark.parametrize("part", ["%20", "%25", "\\", "|", "^", "\t", "\x7f"])
+def test_a_root_that_delta_rs_takes_for_another_folder_is_refused_with_what_it_has(
+    part: str,
+) -> None:
+    with pytest.raises(ValidationError, match=re.escape(f"has {part!r}")):
+        Settings(root=f"/lake/x{part}y", pipelines="/p")
+    # Files are read from there as they are named.
+    assert Settings(root="/lake", sources=(f"/x{part}y",)).sources == (f"/x{part}y",)
+
+
+@pytest.mark.parametrize("name", ["50%", "100%x", "a b", "ä", "a#b", "a&b", "a;b", "a~b"])
+def test_a_root_with_other_signs_serves_tables(tmp_path: Path, name: str) -> None:
+    root = Settings(root=str(tmp_path / name)).root
+    for number in (1, 2):
+        write_deltalake(f"{root}/t", pa.table({"n": [number]}), mode="append")
+    assert TablePlace(f"{root}/t").existing().version() == 1
+    assert Path(root, "t/_delta_log").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
 # Who can try all keys can try all names too.
 _SHORTEST_KEY = 32
+# In a local path delta-rs takes these for the sign that they encode, for `/`, or for no path.
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\|^\x00-\x1f\x7f]")
 # What changes numbers, by the name of its command; a migration may be rolled back.
 ACTS = (
     *("accept", "backfill", "erase", "migrate", "remove", "rename", "replay", "retract"),
@@ -82,6 +84,17 @@ def _normal_root(root: str) -> str:
     if not rest.startswith("//") or not rest.strip("/"):
         raise ValueError(f"names no bucket; write it as in `{scheme}://bucket/folder`")
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def _served_root(root: str) -> str:
+    """A root below which delta-rs finds what others find there."""
+    root = _normal_root(root)
+    if is_local(root) and (found := _MISREAD.search(root)):
+        raise ValueError(
+            f"has {found[0]!r}, by which tables would lie in another folder, or in none; name a "
+            "folder without it"
+        )
+    return root
 
 
 _Act = Annotated[str, checked(_check_act)]
@@ -133,7 +146,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    root: Annotated[str, AfterValidator(_normal_root)]
+    root: Annotated[str, AfterValidator(_served_root)]
     root_marker: str | None = Field(default=None, pattern=r"^[^/\s][^/]*$")
     pipelines: Annotated[str, AfterValidator(_absolute_path)] | None = None
     sources: tuple[str, ...] = ()
