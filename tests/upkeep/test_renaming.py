@@ -23,6 +23,7 @@ from tests.streaming.audits import nothing_written
 from tidemark.cli.main import app
 from tidemark.errors import LeaseLost, RenameRefused, RenameUnfinished
 from tidemark.gold.other_readers import OtherReader, forget_reader, note_reader, other_readers
+from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import contract_of, read_contract, write_contract
 from tidemark.runs.results.result import RunResult
@@ -52,11 +53,13 @@ POINTS = (
     "reader of another bronze forgotten",
     "pipeline released after an act",
 )
-KILLS = [
-    pytest.param(point, when, marks=() if "folder" in point else pytest.mark.slow)
-    for point in POINTS
-    for when in ("before", "after")
+KILLS: list[tuple[str, Literal["before", "after"]]] = [
+    (point, when) for point in POINTS for when in ("before", "after")
 ]
+killed_anywhere = pytest.mark.parametrize(
+    ("point", "when"),
+    [pytest.param(*kill, marks=() if "folder" in kill[0] else pytest.mark.slow) for kill in KILLS],
+)
 
 
 def written(root: Path) -> Place:
@@ -154,7 +157,7 @@ def test_all_that_says_its_name_says_the_new_one(tmp_path: Path) -> None:
     assert DeltaTable(place.places.runs).transaction_version("clicks/query") == 5
 
 
-@pytest.mark.parametrize(("point", "when"), KILLS)
+@killed_anywhere
 def test_killed_anywhere_a_repetition_does_the_rest(
     tmp_path: Path, point: str, when: Literal["before", "after"]
 ) -> None:
@@ -196,7 +199,7 @@ def without_times(found: Any) -> Any:
     return [{name: of for name, of in row.items() if name != "written_at"} for row in rows]
 
 
-@pytest.mark.parametrize(("point", "when"), KILLS)
+@killed_anywhere
 def test_killed_anywhere_its_table_reads_the_bronze_that_it_joins_with(
     tmp_path: Path, point: str, when: Literal["before", "after"]
 ) -> None:
@@ -204,13 +207,18 @@ def test_killed_anywhere_its_table_reads_the_bronze_that_it_joins_with(
     place = written(tmp_path / "root")
     views = Place(place.root, name="views")
     bronze(views, datetime(2026, 7, 1, 10, tzinfo=UTC))
+    published = CommitProperties(app_transactions=[Transaction(input_name("views"), 0)])
+    gold = DeltaTable(place.places.gold(TABLE))
+    write_deltalake(
+        gold, gold.to_pyarrow_table().slice(0, 0), mode="append", commit_properties=published
+    )
     if point == "table made":
         shutil.rmtree(place.places.upkeep)
     with killed(when, point), pytest.raises(Killed):
         do(place)
-    read = [one.who for one in readers(views.pipeline, views.settings)[views.places.bronze]]
+    query, _ = readers(views.pipeline, views.settings)[views.places.bronze]
     name = "clicks" if Path(place.places.folder).exists() else NAME
-    assert read == [f"the query of per_10m of {name}"]
+    assert query.who == f"the query of per_10m of {name}"
 
 
 def test_what_would_not_be_exact_is_refused_and_changes_nothing(tmp_path: Path) -> None:
