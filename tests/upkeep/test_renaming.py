@@ -208,10 +208,9 @@ def test_killed_anywhere_its_table_reads_the_bronze_that_it_joins_with(
     views = Place(place.root, name="views")
     bronze(views, datetime(2026, 7, 1, 10, tzinfo=UTC))
     published = CommitProperties(app_transactions=[Transaction(input_name("views"), 0)])
-    gold = DeltaTable(place.places.gold(TABLE))
-    write_deltalake(
-        gold, gold.to_pyarrow_table().slice(0, 0), mode="append", commit_properties=published
-    )
+    gold = DeltaTable(place.places.gold("per_10m"))
+    none = gold.to_pyarrow_table().slice(0, 0)
+    write_deltalake(gold, none, mode="append", commit_properties=published)
     if point == "table made":
         shutil.rmtree(place.places.upkeep)
     with killed(when, point), pytest.raises(Killed):
