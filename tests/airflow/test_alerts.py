@@ -71,6 +71,16 @@ def test_a_failed_run_is_told_with_its_tasks_and_the_result_of_its_newest_try(
     assert facts.text == f"visits: run {RUN} failed: publish\nRunFailed: batch 7 broke"
 
 
+def test_a_failed_run_without_a_task_is_told_as_failed(write_pipeline: Write) -> None:
+    write_pipeline("visits")
+    told: list[RunFacts] = []
+    on_failure, _ = callbacks(on_failure=lambda context: told.append(context["tidemark"]))
+    assert on_failure is not None
+    on_failure({"run_id": RUN, "reason": "timed_out"})
+    assert told[0].failed, "a mail that asks for it would say that it is well again"
+    assert told[0].text == f"visits: run {RUN} failed: no task that is known"
+
+
 def test_a_run_that_was_cleared_is_told_by_the_try_that_ended_last(
     write_pipeline: Write, tmp_path: Path
 ) -> None:

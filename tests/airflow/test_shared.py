@@ -365,6 +365,21 @@ def test_a_pipeline_is_told_of_its_own_tasks_and_of_what_they_share(failed: list
     assert called == [*(("failed", name, tasks) for name, tasks in told.items()), *recovered]
 
 
+@pytest.mark.parametrize("context", [{}, {"ti": Instance(now={"hits.result": "skipped"})}])
+def test_all_are_told_of_a_failed_run_of_which_no_task_says_why(context: dict[str, Any]) -> None:
+    """Airflow gives no task that is no longer in the Dag; of a run that timed out none failed."""
+    told: list[str] = []
+    failures = tuple(
+        Alert((lambda context: told.append(context["tidemark"].text),), name, None, "/none")
+        for name in ("hits", "visits")
+    )
+    alert = SharedAlert(failures, failures)
+    alert.failed(context | {"run_id": RUN})  # type: ignore[arg-type]
+    assert told == [
+        f"{name}: run {RUN} failed: no task that is known" for name in ("hits", "visits")
+    ]
+
+
 def test_who_sees_a_pipeline_s_own_dag_sees_it_whoever_reads_the_shared_one() -> None:
     known = frozenset({"hits", "visits", HOURLY})
     assert DagAccess(known, frozenset({"hits"})).sees("hits", HOURLY)

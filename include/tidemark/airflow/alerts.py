@@ -22,6 +22,9 @@ from tidemark.runs.results.result import RunResult
 # The task that runs all pipelines of a shared Dag; no pipeline's group has a hyphen.
 SHARED_STREAM = "shared-stream"
 _LOG = logging.getLogger(__name__)
+# Of a failed run without one: Airflow tells none that is no longer in the Dag, and of a run that
+# timed out none has failed.
+_NO_TASK = ("no task that is known",)
 # As Airflow's own callbacks: a notifier, or a function of the context.
 Callback = Callable[[Any], Any]
 
@@ -29,7 +32,8 @@ Callback = Callable[[Any], Any]
 @dataclass(frozen=True)
 class RunFacts:
     """A Dag run that ended. `result` is what its stream left, as far as it came and could be read
-    from here; None otherwise. `failed` names the tasks that failed."""
+    from here; None otherwise. `failed` names the tasks that failed, or says that none is
+    known; it is empty where the run succeeded."""
 
     pipeline: str
     run_id: str
@@ -59,8 +63,7 @@ class Alert:
 
     def failed(self, context: Context) -> None:
         """For a Dag's `on_failure_callback`."""
-        # Airflow gives no task where the run had none to show.
-        self.call(context, tuple(failed_tasks(context)) if "ti" in context else ())
+        self.call(context, _failed(context) or _NO_TASK)
 
     def recovered(self, context: Context) -> None:
         """For a Dag's `on_success_callback`: calls nobody unless the run before failed.
@@ -99,9 +102,17 @@ class SharedAlert:
     failures: tuple[Alert, ...]
     recoveries: tuple[Alert, ...]
 
+    def failed(self, context: Context) -> None:
+        """For a Dag's `on_failure_callback`: all are told where no task says whose it is."""
+        if _failed(context):
+            self.ended(context)
+            return
+        for alert in self.failures:
+            alert.call(context, _NO_TASK)
+
     def ended(self, context: Context) -> None:
-        """For a Dag's `on_failure_callback` and its `on_success_callback`: a pipeline may be well
-        again in a run that failed because of another."""
+        """For a Dag's `on_success_callback`, and for a run of which tasks failed: a pipeline may be
+        well again in a run that failed because of another."""
         if "ti" not in context:
             return
         failed = failed_tasks(context)
@@ -116,6 +127,10 @@ class SharedAlert:
         for alert in well:
             if _of(alert.pipeline, failed_before):
                 alert.call(context, ())
+
+
+def _failed(context: Context) -> tuple[str, ...]:
+    return tuple(failed_tasks(context)) if "ti" in context else ()
 
 
 def _of(pipeline: str, tasks: Iterable[str]) -> tuple[str, ...]:

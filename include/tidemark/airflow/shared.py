@@ -302,7 +302,7 @@ def shared_dag(
         description=f"{len(pipelines)} pipelines with one start of Spark",
         doc_md=f"Runs {names} with one start of Spark, each as it runs alone. A pipeline's own Dag "
         "runs it by hand.",
-        on_failure_callback=told.ended if told else None,
+        on_failure_callback=told.failed if told else None,
         on_success_callback=told.ended if told else None,
         **dag_arguments,
     ) as dag:
