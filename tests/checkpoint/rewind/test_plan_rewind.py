@@ -104,6 +104,18 @@ def test_a_table_goes_back_a_second_time_past_the_first(made: WithSinks) -> None
 
 
 @pytest.mark.slow
+def test_a_table_goes_back_past_a_rewind_that_was_undone(made: WithSinks) -> None:
+    sink = ("--sink", made.sink("delta"))
+    backups = [made.folder / "first", made.folder / "second"]
+    done("rewind", made.checkpoint, "--to-batch", "3", *sink, "--backup", backups[0])
+    done(*undo(backups[0], made.checkpoint, made.sink("delta")))
+    done("rewind", made.checkpoint, "--to-batch", "5", *sink, "--backup", backups[1])
+    assert (made.rows(), made.transaction()) == ([0, 1, 2, 3, 4, 5], 5)
+    done("rewind", made.checkpoint, "--to-batch", "4", *sink)
+    assert (made.rows(), made.transaction()) == ([0, 1, 2, 3, 4], 4)
+
+
+@pytest.mark.slow
 def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) -> None:
     before = bytes_of(made.checkpoint)
     sink = ("--sink", made.sink("delta"))

@@ -25,9 +25,9 @@ class DeltaSinkFacts:
     """The sink as a rewind to a batch finds it.
 
     `batch_seen`: the query's transaction, None where the table knows none of it. `undone`: the
-    versions from the first on that has a later batch, newest first; `whole`: does the log reach
-    back to it? `gone`: data files that going back needs and that are not there any more. `known`:
-    the ids that the newest commits name.
+    versions from the first on that has a later batch, newest first, without those that a rewind or
+    its undoing has undone already; `whole`: does the log reach back to it? `gone`: data files that
+    going back needs and that are not there any more. `known`: the ids that the newest commits name.
     """
 
     uri: str
@@ -53,9 +53,11 @@ def read_delta_sink(place: TablePlace, query_id: str, batch: int) -> DeltaSinkFa
     undone: list[TableCommit] = []
     later = 0
     for commit in newer_commits(place, seen):
+        if undone and commit.version > undone[-1].before:
+            continue
         own = commit.batches.get(query_id)
         if own is not None and own <= batch:
-            gone = gone_files(place, table, undone[later - 1].version - 1) if later else ()
+            gone = gone_files(place, table, undone[later - 1].before) if later else ()
             return DeltaSinkFacts(
                 place.uri, query_id, seen, batch_seen, tuple(undone[:later]), True, gone
             )
@@ -85,9 +87,8 @@ def plan_delta_sink(facts: DeltaSinkFacts, batch: int) -> tuple[TableChange | No
         return None, None
     if refused := _refused(facts, batch):
         return None, refused
-    first = facts.undone[-1].version
-    change = TableChange(facts.uri, facts.query_id, facts.seen, first - 1, seen, batch)
-    return change, None
+    to = facts.undone[-1].before
+    return TableChange(facts.uri, facts.query_id, facts.seen, to, seen, batch), None
 
 
 def _refused(facts: DeltaSinkFacts, batch: int) -> str | None:
@@ -110,6 +111,6 @@ def _refused(facts: DeltaSinkFacts, batch: int) -> str | None:
     if facts.gone:
         return (
             f"{len(facts.gone)} data files of {facts.uri} that version "
-            f"{facts.undone[-1].version - 1} needs are gone, by VACUUM: {shown(facts.gone)}."
+            f"{facts.undone[-1].before} needs are gone, by VACUUM: {shown(facts.gone)}."
         )
     return None

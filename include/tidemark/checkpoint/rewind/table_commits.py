@@ -13,6 +13,7 @@ from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.dataset import data_files
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
+from tidemark.storage.json_text import number_of
 
 # Entry of a commit's own information, and what it holds there: the act and the backup.
 NOTE = "tidemark.rewind"
@@ -22,9 +23,14 @@ TAKEN_BACK, BROUGHT_BACK = "taken back", "brought back"
 @dataclass(frozen=True)
 class TableCommit:
     """A version: the batches by query that it holds, whether it changes rows, whether it changes
-    what the table says of itself, and what a rewind noted in it."""
+    what the table says of itself, and what a rewind noted in it.
+
+    `before`: the version that it goes on from: the one before it, or the one that a rewind or its
+    undoing restored; -1 where such a commit does not tell it.
+    """
 
     version: int
+    before: int
     operation: str
     batches: dict[str, int]
     rows: bool
@@ -65,8 +71,13 @@ def gone_files(place: TablePlace, table: DeltaTable, version: int) -> tuple[str,
 def _commit(version: int, actions: list[dict[str, Any]]) -> TableCommit:
     info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     changes = [one.get("add") or one.get("remove") for one in actions]
+    before = version - 1
+    if NOTE in info:
+        restored = number_of(str(info.get("operationParameters", {}).get("version")))
+        before = -1 if restored is None else restored
     return TableCommit(
         version,
+        before,
         str(info.get("operation")),
         {str(one["txn"]["appId"]): int(one["txn"]["version"]) for one in actions if "txn" in one},
         any(one["dataChange"] for one in changes if one),
