@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.archives import land_listed, names, unpack
-from tests.checkpoint.damaged import diagnosis_of, remove
+from tests.checkpoint.damaged import diagnosis_of, remove, write
 from tests.checkpoint.rewind.queries import command, done, told, undo
 from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
@@ -170,6 +170,33 @@ def test_a_restore_that_died_can_be_followed_by_the_rewind_again(made: WithSinks
     assert command("restore", backup, *sink, "--apply").exit_code == 0
     assert bytes_of(made.checkpoint) == before
     assert (made.rows(), made.transaction()) == ([*range(LAST + 1)], LAST)
+
+
+@pytest.mark.parametrize("kind", ["delta", "files"])
+def test_a_sink_that_has_gone_on_since_a_repair_that_left_it_is_not_left_ahead(
+    made: WithSinks, kind: str
+) -> None:
+    """It would pass over the next batches, without an error."""
+    checkpoint, sink, backup = made.checkpoint, made.sink(kind), made.folder / "backup"
+    write(checkpoint / f"commits/{LAST}", b"")
+    done("repair", checkpoint, "--sink", sink, "--backup", backup)
+    assert f"made with --sink {sink}, which" in refusal(*undo(backup, checkpoint))
+    done(*undo(backup, checkpoint, sink))
+    write(checkpoint / f"commits/{LAST}", b"")
+    shutil.rmtree(backup)
+    done("repair", checkpoint, "--sink", sink, "--backup", backup)
+    shutil.copy(checkpoint / "commits/6", checkpoint / f"commits/{LAST}")
+    for log in ("offsets", "commits"):
+        shutil.copy(checkpoint / log / "6", checkpoint / log / f"{LAST + 1}")
+    made.append(LAST + 1)
+    shutil.copy(made.out / "_spark_metadata/7", made.out / "_spark_metadata/8")
+    why = refusal(*undo(backup, checkpoint, sink))
+    assert "has batches up to 8, and the last one planned is 7" in why
+    # What a backup of before does not say has to be said.
+    change = json.loads((backup / "change.json").read_text())
+    (backup / "change.json").write_text(json.dumps(change | {"sink": None}))
+    assert "--sink delta:URI" in refusal("restore", backup, "--checkpoint", checkpoint)
+    assert "has batches up to 8" in refusal(*undo(backup, checkpoint, sink))
 
 
 def is_mark(file: Path) -> bool:

@@ -221,6 +221,15 @@ def test_a_sink_with_batches_of_which_no_log_is_left_is_refused(made: WithSinks)
     assert "The sink has batches up to 7, and the last one planned is 0" in result.output
 
 
+@pytest.mark.parametrize("kind", ["delta", "files"])
+def test_a_sink_with_batches_of_logs_that_are_all_gone_is_told(made: WithSinks, kind: str) -> None:
+    for folder in ("offsets", "commits", "state", "sources"):
+        shutil.rmtree(made.checkpoint / folder)
+    result = command("repair", made.checkpoint, "--sink", made.sink(kind), "--apply")
+    assert result.exit_code == 1
+    assert "The sink has batches up to 7, and none is planned" in result.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BY_TABLE))
 def test_a_lost_id_is_what_the_delta_table_knows(name: str, made: WithSinks) -> None:

@@ -60,7 +60,8 @@ class CheckpointChange:
 
     `title`: what is done, in words. `listed`: all files that were there when it was planned, with
     their sizes. `removed` go in this order, then `written` are written. `last_batch`: the newest
-    committed batch afterwards, None for none.
+    committed batch afterwards, None for none. `sink`: what `--sink` said, also where nothing of it
+    is changed; None where nobody said it, and in backups of before.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -73,6 +74,7 @@ class CheckpointChange:
     written: Mapping[Name, str] = field(default_factory=dict)
     table: TableChange | None = None
     sink_log: SinkLogChange | None = None
+    sink: str | None = None
 
     @property
     def left(self) -> set[str]:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.files_sink import FOLDER
-from tidemark.checkpoint.rewind.sinks import DELTA, FILES, Sink
+from tidemark.checkpoint.rewind.sinks import DELTA, FILES, OTHER, Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
@@ -52,6 +52,8 @@ def not_named(
         yield f"It changes the table {change.table.uri}, which the command does not name."
     if change.sink_log is not None and not _is_sink(sink, FILES, change.sink_log.uri):
         yield f"It changes the folder {change.sink_log.uri}, which the command does not name."
+    if change.table is None and change.sink_log is None and not _is_said(sink, change.sink):
+        yield f"It was made with --sink {change.sink}, which the command does not name."
     places = [(FilePlace(change.uri), change.listed.keys() | change.written.keys())]
     if change.sink_log is not None:
         places.append((FilePlace(_output(change.sink_log.uri)), {f"{FOLDER}/0"}))
@@ -62,6 +64,8 @@ def not_named(
 
 def sink_option(change: CheckpointChange) -> list[str]:
     """What names the sink of a change on the command line."""
+    if change.sink is not None:
+        return ["--sink", change.sink]
     if change.table is not None:
         return ["--sink", f"{DELTA}:{change.table.uri}"]
     return ["--sink", f"{FILES}:{_output(change.sink_log.uri)}"] if change.sink_log else []
@@ -83,6 +87,16 @@ def _is_sink(sink: Sink | None, kind: str, place: str) -> bool:
     if sink is None or sink.kind != kind or sink.place is None:
         return False
     return _same(place, sink.place.folder(FOLDER).uri if kind == FILES else sink.place.uri)
+
+
+def _is_said(sink: Sink | None, said: str | None) -> bool:
+    """Is it the sink that a change was made with, or was none told, or none that could be asked?"""
+    kind, _, place = (said or OTHER).partition(":")
+    if not place:
+        return True
+    if sink is None or sink.kind != kind or sink.place is None:
+        return False
+    return _same(place, sink.place.uri)
 
 
 def _output(log: str) -> str:

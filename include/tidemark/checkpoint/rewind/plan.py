@@ -31,12 +31,14 @@ _GOES_ON = (
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """What becomes of the sink: changes, sentences for the plan, and why it is refused."""
+    """What becomes of the sink: changes, sentences for the plan, and why it is refused. `said`: as
+    `--sink` named it."""
 
     table: TableChange | None = None
     log: SinkLogChange | None = None
     notes: tuple[str, ...] = ()
     refused: str | None = None
+    said: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def plan_rewind(
         batch,
         table=sink.table,
         sink_log=sink.log,
+        sink=sink.said,
     )
     diagnosis = judge_checkpoint(facts.after.facts, now)
     running = None if stopped else seems_to_run(facts.before, now)

@@ -28,7 +28,7 @@ from tidemark.checkpoint.rewind.plan import (
     seems_to_run,
 )
 from tidemark.checkpoint.rewind.read import CheckpointSnapshot, possible_batches, read_for_rewind
-from tidemark.checkpoint.rewind.sinks import FILES, Sink
+from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import instant_text
 
@@ -63,20 +63,11 @@ def plan_repair(
 
 
 def _apart(facts: CheckpointFacts, sink: Sink | None) -> str | None:
-    """Why a sink has other batches than the logs, as where these were removed by hand; None where
-    it has not, or does not tell."""
-    query_id, planned = _id(facts), facts.offsets.newest
-    if sink is None or query_id is None or planned is None:
+    """Why a sink that was said has other batches than the logs."""
+    query_id = _id(facts)
+    if sink is None or query_id is None:
         return None
-    newest = sink.newest(query_id)
-    if newest is None and sink.kind == FILES and facts.commits.newest is not None:
-        return "The sink has no batch, and the checkpoint has. Give the folder that it writes to."
-    if newest is None or newest <= planned:
-        return None
-    return (
-        f"The sink has batches up to {newest}, and the last one planned is {planned}: it would "
-        "pass over the next ones, without an error, and their rows would be missing."
-    )
+    return sink.apart((query_id,), facts.offsets.newest, facts.commits.newest)
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,10 @@ class _Repair:
     stopped: bool
 
     def in_place(self, facts: CheckpointFacts, diagnosis: Diagnosis) -> ChangePlan:
-        change = _change(self.found, self.mending, facts.commits.newest)
+        change = replace(
+            _change(self.found, self.mending, facts.commits.newest),
+            sink=self.sink.said if self.sink is not None else None,
+        )
         idle = not change.removed and not change.written
         running = None if self.stopped or idle else seems_to_run(self.found, self.now)
         # What wrote that state may have written to the sink as well, and the log does not know.

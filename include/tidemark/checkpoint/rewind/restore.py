@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.housekeeping.housekeep import check_no_pipeline
+from tidemark.checkpoint.reading.layout import LOGS
+from tidemark.checkpoint.reading.log_formats import parse_metadata
 from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.rewind.apply import sink_table, without_mark
 from tidemark.checkpoint.rewind.backup import CHECKPOINT, copy_files, read_backup
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.files_sink import bring_back_sink_log
 from tidemark.checkpoint.rewind.named import not_named, restore_command
-from tidemark.checkpoint.rewind.plan import seems_to_run
+from tidemark.checkpoint.rewind.plan import NO_SINK, seems_to_run
 from tidemark.checkpoint.rewind.read import listed
-from tidemark.checkpoint.rewind.sinks import Sink
+from tidemark.checkpoint.rewind.repair import METADATA
+from tidemark.checkpoint.rewind.sinks import OTHER, Sink
 from tidemark.checkpoint.rewind.stop_mark import (
     StopMark,
+    newest_logged,
     next_mark,
     put_mark,
     remove_mark,
@@ -76,8 +81,30 @@ def plan_restore(
         table = plan_bringing_back(change.table, sink_table(change.table, place), backup.uri)
         stays = table.table is None
         reasons.append(table.refused or "")
+    if change.table is None and change.sink_log is None and mark is None:
+        reasons.append(_sink_ahead(change, place, backup, sink) or "")
     going = _going(change, files, mark)
     return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r), stays)
+
+
+def _sink_ahead(
+    change: CheckpointChange, place: FilePlace, backup: FilePlace, sink: Sink | None
+) -> str | None:
+    """Why a sink that the change did not touch may have batches that the checkpoint would not."""
+    if sink is None:
+        return None if change.sink == OTHER else NO_SINK
+    planned, committed = (newest_logged(log, change.listed) for log in LOGS)
+    # A repair may have written the id anew, and the query have run by that.
+    held = [
+        CheckpointReader(folder, {}).read(METADATA, parse_metadata)
+        for folder in (place, backup.folder(CHECKPOINT))
+    ]
+    ids = {query_id for query_id in held if isinstance(query_id, str)} or {""}
+    apart = sink.apart(ids, planned, committed)
+    return apart and (
+        f"{apart} `tidemark checkpoint rewind {place.uri}` with --to-batch and --sink takes both "
+        "back together."
+    )
 
 
 def _going(

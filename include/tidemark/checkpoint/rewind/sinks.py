@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.findings import shown
@@ -46,6 +47,11 @@ class Sink:
     place: FilePlace | None = None
 
     @property
+    def said(self) -> str:
+        """What `--sink` says of it."""
+        return f"{self.kind}:{self.place.uri}" if self.place else self.kind
+
+    @property
     def table(self) -> TablePlace:
         """The Delta table."""
         # delta-rs, which other sinks do without.
@@ -58,8 +64,9 @@ class Sink:
         """What becomes of it when the query's checkpoint goes back to the end of a batch.
         RewindRefused where there is no such sink."""
         if self.place is None:
-            return SinkPlan(notes=(_OTHER,))
-        return self._delta(query_id, batch) if self.kind == DELTA else self._files(batch)
+            return SinkPlan(notes=(_OTHER,), said=self.said)
+        plan = self._delta(query_id, batch) if self.kind == DELTA else self._files(batch)
+        return replace(plan, said=self.said)
 
     def knows(self, query_id: str) -> bool:
         """False where the sink tells queries apart and has no batch of this one."""
@@ -74,6 +81,27 @@ class Sink:
         if self.kind == FILES:
             return newest_batch(self.place)
         return self.table.existing().transaction_version(query_id)
+
+    def apart(
+        self, query_ids: Collection[str], planned: int | None, committed: int | None
+    ) -> str | None:
+        """Why the sink has other batches than logs with these as their newest, as where they were
+        removed by hand; None where it has not, or does not tell."""
+        known = map(self.newest, query_ids)
+        newest = max((batch for batch in known if batch is not None), default=None)
+        if newest is None and self.place is not None and committed is not None:
+            what = "folder" if self.kind == FILES else "table"
+            return (
+                f"{self.place.uri} has no batch of the query {shown(query_ids)}, and the "
+                f"checkpoint has. Give the {what} that it writes to."
+            )
+        if newest is None or newest <= (-1 if planned is None else planned):
+            return None
+        last = "none is planned" if planned is None else f"the last one planned is {planned}"
+        return (
+            f"The sink has batches up to {newest}, and {last}: it would pass over the next ones, "
+            "without an error, and their rows would be missing."
+        )
 
     def query_id_at(self, batches: frozenset[int]) -> str:
         """The only query id that the table's log names with one of these batches as its newest.

@@ -56,9 +56,14 @@ def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | No
 
 def next_mark(names: Iterable[str], backup: str) -> StopMark:
     """The mark after the newest batch that is planned, by the names of all files."""
-    logged = (name.removeprefix("offsets/") for name in names if name.startswith("offsets/"))
-    planned = [number for batch in logged if (number := number_of(batch)) is not None]
-    return StopMark(f"offsets/{max(planned, default=-1) + 1}", backup)
+    planned = newest_logged("offsets", names)
+    return StopMark(f"offsets/{0 if planned is None else planned + 1}", backup)
+
+
+def newest_logged(log: str, names: Iterable[str]) -> int | None:
+    """The newest batch of `offsets` or `commits`, by the names of all files; None for none."""
+    logged = (name.removeprefix(f"{log}/") for name in names if name.startswith(f"{log}/"))
+    return max((batch for name in logged if (batch := number_of(name)) is not None), default=None)
 
 
 @commit_point(
