@@ -67,7 +67,6 @@ BY_TABLE = {
     "metadata-missing",
     "metadata-empty",
     "metadata-cut",
-    "metadata-other",
     "checksum-metadata",
     "checksum-alone",
 }
@@ -83,7 +82,7 @@ REFUSED = {
     "lists-missing": "A start needs 0 to 3",
     "killed-source-gone": "1 of the 1 files that have to be read again are gone",
 }
-NOTHING = DAMAGES.keys() - BACK.keys() - IN_PLACE - BY_TABLE - REFUSED.keys()
+NOTHING = DAMAGES.keys() - BACK.keys() - IN_PLACE - BY_TABLE - REFUSED.keys() - {"metadata-other"}
 LONG_AGO = (datetime.now(UTC) - timedelta(days=1)).timestamp()
 
 
@@ -236,13 +235,50 @@ def test_a_lost_id_is_what_the_delta_table_knows(name: str, made: WithSinks) -> 
     before = json.loads((made.checkpoint / "metadata").read_text())
     DAMAGES[name].act(made.checkpoint)
     without = command("repair", made.checkpoint, "--sink", "other", "--apply")
-    if name != "metadata-other":
-        assert without.exit_code == 1
-        assert "--sink delta:URI" in without.output
+    assert without.exit_code == 1
+    assert "--sink delta:URI" in without.output
     found = done("repair", made.checkpoint, "--sink", made.sink("delta"))
     assert found["written"] == ["metadata"]
     assert json.loads((made.checkpoint / "metadata").read_text()) == before
     assert command("doctor", made.checkpoint).exit_code == 0
+
+
+def test_an_id_that_the_table_does_not_know_is_told_and_not_replaced(made: WithSinks) -> None:
+    own, table, other = made.query_id, made.sink("delta"), made.folder / "elsewhere"
+    append(other, LAST, "another query")
+    before = bytes_of(made.checkpoint)
+    for place, says in (
+        (other, f"{own}, and the log of {other} names the newest batches of others: another query"),
+        (made.folder / "nothing", "There is no Delta table"),
+    ):
+        result = command("repair", made.checkpoint, "--sink", f"delta:{place}", "--apply")
+        assert result.exit_code == 1
+        assert says in result.output
+        assert bytes_of(made.checkpoint) == before
+    DAMAGES["metadata-other"].act(made.checkpoint)
+    result = command("repair", made.checkpoint, "--sink", table, "--apply")
+    assert result.exit_code == 1
+    assert "move it away and give this command again" in result.output
+    remove(made.checkpoint / "metadata")
+    done("repair", made.checkpoint, "--sink", table)
+    assert own in (made.checkpoint / "metadata").read_text()
+
+
+@pytest.mark.parametrize("table", ["of another query", "not yet there"])
+def test_a_query_that_was_killed_in_its_first_batch_keeps_its_id(
+    made: WithSinks, table: str
+) -> None:
+    without_logs(made, 1)
+    remove(made.checkpoint / "commits/0")
+    for path in (
+        *made.checkpoint.glob("state/0/*/[0-9].*"),
+        *made.checkpoint.glob("sources/0/[1-9]"),
+    ):
+        remove(path)
+    place = made.folder / "elsewhere"
+    if table == "of another query":
+        append(place, 0, "another query")
+    assert told("repair", made.checkpoint, "--sink", f"delta:{place}")["nothing_to_do"]
 
 
 def test_an_id_is_not_guessed(made: WithSinks) -> None:

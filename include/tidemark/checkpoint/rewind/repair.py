@@ -296,7 +296,7 @@ def _leftovers(found: CheckpointSnapshot, now: datetime) -> tuple[list[str], str
 
 
 def _identity(found: CheckpointSnapshot, sink: Sink | None) -> Mending:
-    """`metadata` written anew, where it is lost, or is none that the Delta sink knows."""
+    """`metadata` written anew, where it is lost. RewindRefused where a Delta sink knows another."""
     facts = found.facts
     held = facts.query_id
     started = bool(facts.offsets.batches or facts.commits.batches)
@@ -306,8 +306,8 @@ def _identity(found: CheckpointSnapshot, sink: Sink | None) -> Mending:
     ):
         return Mending()
     lost = not isinstance(held, str) or METADATA in facts.wrong_checksums
-    if isinstance(held, str) and not lost and sink is not None:
-        lost = not sink.knows(held)
+    if isinstance(held, str) and not lost and sink is not None and facts.commits.batches:
+        sink.check_knows(held)
     if not started or not lost:
         return Mending()
     if sink is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -68,11 +68,17 @@ class Sink:
         plan = self._delta(query_id, batch) if self.kind == DELTA else self._files(batch)
         return replace(plan, said=self.said)
 
-    def knows(self, query_id: str) -> bool:
-        """False where the sink tells queries apart and has no batch of this one."""
-        if self.kind != DELTA:
-            return True
-        return self.table.existing().transaction_version(query_id) is not None
+    def check_knows(self, query_id: str) -> None:
+        """RewindRefused where the sink tells queries apart and has no batch of this one."""
+        if self.kind != DELTA or self.newest(query_id) is not None:
+            return
+        raise RewindRefused(
+            f"`metadata` holds the query's id {query_id}, and the log of {self.table.uri} names "
+            f"the newest batches of others: {_told(self._known())}. Nothing was changed. If the "
+            "query writes to another table, give that. If `metadata` is another query's, restore "
+            "it from a backup; or move it away and give this command again, which then takes the "
+            "id from the table."
+        )
 
     def newest(self, query_id: str) -> int | None:
         """The newest batch of the query that the sink has; None where it has, or tells, none."""
@@ -80,7 +86,8 @@ class Sink:
             return None
         if self.kind == FILES:
             return newest_batch(self.place)
-        return self.table.existing().transaction_version(query_id)
+        table = self.table.open()
+        return table.transaction_version(query_id) if table is not None else None
 
     def apart(
         self, query_ids: Collection[str], planned: int | None, committed: int | None
@@ -106,26 +113,32 @@ class Sink:
     def query_id_at(self, batches: frozenset[int]) -> str:
         """The only query id that the table's log names with one of these batches as its newest.
         RewindRefused where there is none, or several."""
-        from tidemark.checkpoint.rewind.table_commits import query_batches
-
         if self.kind != DELTA:
             raise RewindRefused(
                 "The query's id, which `metadata` held, is known to a Delta sink only: give it by "
                 "`--sink delta:URI`. Without one, restore the file from a backup, or start the "
                 "query in a new folder."
             )
-        table = self.table.existing()
-        known = query_batches(self.table, table)
+        known = self._known()
         fitting = [query for query, batch in known.items() if batch in batches]
         if len(fitting) == 1:
             return fitting[0]
-        told = shown(f"{query}: batch {batch}" for query, batch in known.items()) or "none"
         raise RewindRefused(
             f"The query's id cannot be told: of the newest batches by id that the log of "
-            f"{self.table.uri} names ({told}), {len(fitting)} fit to the checkpoint's batches "
-            f"{shown(map(str, sorted(batches)))}, and it has to be one. Restore `metadata` from a "
-            "backup."
+            f"{self.table.uri} names ({_told(known)}), {len(fitting)} fit to the checkpoint's "
+            f"batches {shown(map(str, sorted(batches)))}, and it has to be one. Restore `metadata` "
+            "from a backup."
         )
+
+    def _known(self) -> dict[str, int]:
+        """By query id, the newest batch that the table's log names. RewindRefused where there is no
+        table."""
+        from tidemark.checkpoint.rewind.table_commits import query_batches
+
+        table = self.table.open()
+        if table is None:
+            raise RewindRefused(f"There is no Delta table {self.table.uri}. Nothing was changed.")
+        return query_batches(self.table, table)
 
     def _delta(self, query_id: str, batch: int) -> SinkPlan:
         from tidemark.checkpoint.rewind.delta_sink import plan_delta_sink, read_delta_sink
@@ -160,3 +173,7 @@ class Sink:
         if facts.unread:
             notes.append(f"{shown(facts.unread)} of the log cannot be read, and go.")
         return SinkPlan(log=change, notes=tuple(notes), refused=refused)
+
+
+def _told(known: Mapping[str, int]) -> str:
+    return shown(f"{query}: batch {batch}" for query, batch in known.items()) or "none"
