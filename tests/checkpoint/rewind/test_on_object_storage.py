@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.checkpoint.archives import answers, land_listed, unpack
-from tests.checkpoint.rewind.sinks import BASE, LAST
+from tests.checkpoint.rewind.sinks import BASE, LAST, with_sinks
 from tests.storage.s3 import s3_server
 from tidemark.checkpoint.rewind.apply import apply_plan
 from tidemark.checkpoint.rewind.plan import plan_rewind
@@ -59,6 +61,44 @@ def test_on_object_storage_a_rewind_and_its_way_back_are_the_same(tmp_path: Path
         table = DeltaTable(TABLE, storage_options=options)
         assert table.transaction_version(query_id) == LAST
         assert pa.table(table.to_pyarrow_table()).num_rows == LAST + 1
+
+
+@pytest.mark.slow
+def test_objects_that_s3a_keeps_for_folders_are_no_files_of_a_checkpoint_or_a_sink(
+    tmp_path: Path,
+) -> None:
+    made = with_sinks(tmp_path / "query")
+    now, query_id = datetime.now(UTC), made.query_id
+    place, out = (f"s3://lake/ä%20b/{name}" for name in ("checkpoint", "out"))
+    with s3_server() as options:
+        for local, uri in ((made.checkpoint, place), (made.out, out)):
+            for path in local.rglob("*"):
+                if path.is_file() and path.suffix != ".crc":
+                    write_bytes(f"{uri}/{path.relative_to(local)}", path.read_bytes(), options)
+        folders = [f for f in made.folder.rglob("*") if f.is_dir() and f.parts[-1] != "table"]
+        for name in (*(f.relative_to(made.folder) for f in folders), "checkpoint/state/0/7"):
+            put_folder(options, f"ä%20b/{name}/")
+        write_bytes(f"{place}/commits/7", b"", options)
+        checkpoint, backup = FilePlace(place, options), FilePlace(BACKUP, options)
+        before = contents(checkpoint)
+        assert before["commits/7"] == b""
+        assert not {"", "offsets", "state", "state/0/0", "state/0/7"} & before.keys()
+        to = Sink("files", FilePlace(out, options))
+        plan = plan_rewind(
+            read_for_rewind(list_checkpoint(checkpoint), 3), to.plan(query_id, 3), now
+        )
+        assert plan.refused == ()
+        apply_plan(plan, checkpoint, backup, now)
+        assert to.newest(query_id) == 3
+        apply_restore(plan_restore(backup, now, checkpoint=place, sink=to), backup)
+        assert contents(checkpoint) == before
+        assert to.newest(query_id) == LAST
+
+
+def put_folder(options: dict[str, str], name: str) -> None:
+    """An object whose name ends in a slash, as S3A makes of a folder and obstore cannot."""
+    url = f"{options['AWS_ENDPOINT_URL']}/lake/{quote(unquote(name))}"
+    urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT")).close()
 
 
 def contents(place: FilePlace) -> dict[str, bytes]:

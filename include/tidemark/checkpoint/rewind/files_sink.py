@@ -23,6 +23,7 @@ from tidemark.checkpoint.reading.log_formats import (
     versioned_lines,
 )
 from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
+from tidemark.checkpoint.reading.place import named_files
 from tidemark.checkpoint.rewind.backup import SINK_LOG, copy_files
 from tidemark.checkpoint.rewind.change import SinkLogChange
 from tidemark.commit_point import commit_point
@@ -52,7 +53,7 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
         raise RewindRefused(
             f"{log.uri} is a link to a place out of {sink.uri}. Nothing was changed."
         )
-    listed = {uri.rpartition("/")[2]: facts.size for uri, facts in log.files().items()}
+    listed = {name: facts.size for name, facts in named_files(log).items()}
     numbers = list_numbers(listed)
     if not numbers:
         raise RewindRefused(
@@ -76,8 +77,7 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
 
 def newest_batch(sink: FilePlace) -> int | None:
     """The newest batch that the log of a file sink in its output folder names; None for none."""
-    names = (uri.rpartition("/")[2] for uri in sink.folder(FOLDER).files())
-    return max(list_numbers(names).values(), default=None)
+    return max(list_numbers(named_files(sink.folder(FOLDER))).values(), default=None)
 
 
 def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | None, str | None]:
@@ -123,8 +123,7 @@ def take_back_sink_log(change: SinkLogChange, log: FilePlace) -> None:
 )
 def bring_back_sink_log(change: SinkLogChange, log: FilePlace, backup: FilePlace) -> None:
     """Make the log what it is in the backup."""
-    files = [uri.rpartition("/")[2] for uri in log.files()]
-    log.remove_files([log.below(name) for name in files if name not in change.listed])
+    log.remove_files([log.below(name) for name in named_files(log) if name not in change.listed])
     log.fence()
     copy_files(backup.folder(SINK_LOG), log, change.listed)
 
