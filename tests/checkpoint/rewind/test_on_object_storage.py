@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.checkpoint.archives import answers, land_listed, unpack
-from tests.checkpoint.rewind.sinks import BASE, LAST, with_sinks
+from tests.checkpoint.rewind.queries import done
+from tests.checkpoint.rewind.sinks import BASE, LAST, bytes_of, with_sinks
 from tests.storage.s3 import s3_server
 from tidemark.checkpoint.rewind.apply import apply_plan
 from tidemark.checkpoint.rewind.plan import plan_rewind
@@ -93,6 +95,32 @@ def test_objects_that_s3a_keeps_for_folders_are_no_files_of_a_checkpoint_or_a_si
         apply_restore(plan_restore(backup, now, checkpoint=place, sink=to), backup)
         assert contents(checkpoint) == before
         assert to.newest(query_id) == LAST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["delta", "files"])
+def test_a_local_checkpoint_goes_back_and_comes_back_with_a_sink_and_a_backup_on_object_storage(
+    tmp_path: Path, kind: str
+) -> None:
+    made = with_sinks(tmp_path / "query")
+    before = bytes_of(made.checkpoint)
+    with s3_server() as options:
+        for path in made.folder.rglob("*"):
+            if path.is_file() and path.is_relative_to(made.table if kind == "delta" else made.out):
+                place = f"s3://lake/{path.relative_to(made.folder)}"
+                write_bytes(place, path.read_bytes(), options)
+        uri = "s3://lake/table" if kind == "delta" else "s3://lake/out"
+        sink = Sink(kind, FilePlace(uri, options))
+        settings = tmp_path / "settings.yaml"
+        settings.write_text(json.dumps({"root": "s3://lake/root", "storage_options": options}))
+        more = ("--sink", sink.said, "--settings", settings)
+        for backup in (tmp_path / "backup", "s3://lake/backup"):
+            back = ("--to-batch", "3", "--backup", backup)
+            done("rewind", made.checkpoint, *back, *more)
+            assert sink.newest(made.query_id) == 3
+            done("restore", backup, "--checkpoint", made.checkpoint, *more)
+            assert sink.newest(made.query_id) == LAST
+            assert bytes_of(made.checkpoint) == before
 
 
 def put_folder(options: dict[str, str], name: str) -> None:

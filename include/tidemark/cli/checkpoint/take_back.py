@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import typer
@@ -28,6 +29,7 @@ from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.options import absolute
 from tidemark.errors import FAILED, SUCCESS, RewindRefused
 from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.storage.file_place import FilePlace
 
 
@@ -42,6 +44,15 @@ class TakeBackRequest:
     apply: bool
     json: bool
     settings: Path | None
+
+    @cached_property
+    def options(self) -> Mapping[str, str]:
+        """The settings' storage options where one of the places is not on this machine: by these
+        all are reached, for files go from one to another."""
+        sink = (self.sink or "").partition(":")[2]
+        places = (absolute(place) for place in (self.place, self.backup, sink) if place)
+        away = next((place for place in places if not is_local(place)), None)
+        return {} if away is None else reached(away, self.settings).options
 
 
 def rewind_place(asked: TakeBackRequest, batch: int) -> int:
@@ -68,7 +79,7 @@ def repair_place(asked: TakeBackRequest) -> int:
 
 def restore_place(asked: TakeBackRequest) -> int:
     """Bring a checkpoint and its sink back from a backup; the exit code."""
-    backup = reached(absolute(asked.backup or "").rstrip("/"), asked.settings)
+    backup = FilePlace(absolute(asked.backup or "").rstrip("/"), asked.options)
     checkpoint = absolute(asked.place).rstrip("/") if asked.place else None
     plan = plan_restore(backup, datetime.now(UTC), asked.stopped, checkpoint, _sink(asked))
     console = report_console()
@@ -131,7 +142,7 @@ def _place(asked: TakeBackRequest) -> FilePlace:
             "or URI of a checkpoint of another query."
         )
     check_no_pipeline(found.place)
-    return found.place
+    return FilePlace(found.place.uri, asked.options)
 
 
 def _sink(asked: TakeBackRequest) -> Sink | None:
@@ -141,7 +152,7 @@ def _sink(asked: TakeBackRequest) -> Sink | None:
         kind, place = kind_and_place(asked.sink)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--sink") from error
-    return Sink(kind, reached(absolute(place).rstrip("/"), asked.settings) if place else None)
+    return Sink(kind, FilePlace(absolute(place).rstrip("/"), asked.options) if place else None)
 
 
 _SHOWN = 10
