@@ -4,6 +4,7 @@ the backup brings back what was."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.checkpoint.rewind.queries import command, done, undo
 from tests.checkpoint.rewind.sinks import LAST, WithSinks, append, bytes_of, with_sinks
 from tests.kit.killed import Killed, killed
+from tidemark import commit_point
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.cli.exit_codes import VERDICTS
 
@@ -188,6 +190,49 @@ def test_killed_at_a_step_a_restore_is_finished_by_a_repetition(
     assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
     done(*back)
     assert as_rows(made) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("act", "point"),
+    [
+        ("rewind", "sink table taken back"),
+        ("rewind", "checkpoint taken back"),
+        ("rewind", RELEASED),
+        ("restore", "sink table brought back"),
+        ("restore", "checkpoint brought back"),
+        ("restore", RELEASED),
+    ],
+)
+def test_what_a_query_writes_after_another_command_has_ended_the_change_stays(
+    made: WithSinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, point: str
+) -> None:
+    sink, backup = ("--sink", made.sink("delta")), tmp_path / "backup"
+    rewound = ("rewind", made.checkpoint, "--to-batch", str(TO), *sink, "--backup", backup)
+    if act == "rewind":
+        die(STOPPED, "after", *rewound)
+        again, newest = rewound, TO
+    else:
+        rewind(made, "delta", backup)
+        again, newest = undo(backup, made.checkpoint, made.sink("delta")), LAST
+        die(STOPPED, "after", *again)
+    left: list[object] = []
+
+    def ended_by_another(reached: str, moment: str, _: tuple[object, ...]) -> None:
+        if not left and (reached, moment) == (point, "before"):
+            left.append(None)
+            assert command(*again, "--apply").exit_code == 0
+            for log in ("offsets", "commits"):
+                folder = made.checkpoint / log
+                shutil.copy(folder / str(newest), folder / str(newest + 1))
+            made.append(newest + 1)
+            left[0] = as_rows(made)
+
+    monkeypatch.setattr(commit_point, "on_reach", ended_by_another)
+    late = command(*again, "--apply")
+    assert late.exit_code == 1
+    assert "another command has ended it meanwhile" in late.output
+    assert left == [as_rows(made)]
 
 
 # The process ends itself at the Nth removal or writing, once the file is gone, or there.

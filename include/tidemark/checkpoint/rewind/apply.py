@@ -22,6 +22,7 @@ from tidemark.checkpoint.rewind.read import CheckpointSnapshot, listed
 from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.checkpoint.rewind.stop_mark import (
     StopMark,
+    held_by,
     next_mark,
     put_mark,
     remove_mark,
@@ -51,6 +52,7 @@ def apply_plan(
     make_backup(plan.change, place, backup)
     mark = next_mark(checkpoint_files(place), backup.uri)
     put_mark(place, mark)
+    place = held_by(place, mark)
     _check_unchanged(plan.change, place, mark)
     try:
         _take_back_sink(plan.change, place, mark)
@@ -82,7 +84,9 @@ def unfinished(
 def finish(
     change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime
 ) -> CheckpointSnapshot:
-    """Carry out what is left to do; what is done already is not done again."""
+    """Carry out what is left to do; what is done already is not done again. RewindRefused where
+    another process has ended it meanwhile."""
+    place = held_by(place, mark)
     _take_back_sink(change, place, mark)
     take_back_files(change, place, mark)
     left = _proven(change, place, mark, now)

@@ -21,6 +21,7 @@ from tidemark.storage.files import FileMissing, copy_file, write_bytes
 CHECKPOINT, SINK_LOG = "checkpoint", "sink_log"
 _BEGUN, _CHANGE = "begun.json", "change.json"
 _AT_ONCE = 16
+_BETWEEN_FENCES = 100
 
 
 @commit_point(
@@ -70,11 +71,14 @@ def read_backup(backup: FilePlace) -> CheckpointChange:
 
 
 def copy_files(source: FilePlace, target: FilePlace, names: Iterable[str]) -> None:
-    """Copy files from folder to folder, by their names."""
-    copy = partial(_copy, source, target)
+    """Copy files from folder to folder, by their names. The target's fence is asked before the
+    first one, and now and then."""
+    copy, every = partial(_copy, source, target), list(names)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(copy, names):
-            pass
+        for start in range(0, len(every), _BETWEEN_FENCES):
+            target.fence()
+            for _ in pool.map(copy, every[start : start + _BETWEEN_FENCES]):
+                pass
 
 
 def _copy(source: FilePlace, target: FilePlace, name: str) -> None:

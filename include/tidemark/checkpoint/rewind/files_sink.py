@@ -124,7 +124,6 @@ def take_back_sink_log(change: SinkLogChange, log: FilePlace) -> None:
 def bring_back_sink_log(change: SinkLogChange, log: FilePlace, backup: FilePlace) -> None:
     """Make the log what it is in the backup."""
     log.remove_files([log.below(name) for name in named_files(log) if name not in change.listed])
-    log.fence()
     copy_files(backup.folder(SINK_LOG), log, change.listed)
 
 

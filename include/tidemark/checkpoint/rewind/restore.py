@@ -22,6 +22,7 @@ from tidemark.checkpoint.rewind.repair import METADATA
 from tidemark.checkpoint.rewind.sinks import OTHER, Sink
 from tidemark.checkpoint.rewind.stop_mark import (
     StopMark,
+    held_by,
     newest_logged,
     next_mark,
     put_mark,
@@ -126,19 +127,20 @@ def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
         # Where a query that runs would plan its next batch, and stops.
         mark = next_mark(checkpoint_files(place), backup.uri)
         put_mark(place, mark)
+    place = held_by(place, mark)
     # Newer than what is copied back too, for the newest file is the one that stops a start. The
     # first mark gives way to the backup's file of its name.
     above = next_mark([*without_mark(place, mark), *plan.change.listed], backup.uri)
     if above != mark:
         put_mark(place, above)
-        mark = above
+        mark, place = above, held_by(place, above)
     change = plan.change
     if change.table is not None:
         from tidemark.checkpoint.rewind.table_restore import bring_back_table
 
         bring_back_table(change.table, sink_table(change.table, place), backup.uri)
     if change.sink_log is not None:
-        log = FilePlace(change.sink_log.uri, place.options)
+        log = FilePlace(change.sink_log.uri, place.options, place.fence)
         bring_back_sink_log(change.sink_log, log, backup)
     bring_back_files(change, place, backup, mark)
     _check_brought_back(change, place, mark)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tidemark.checkpoint.reading.checksums import twin_of
 from tidemark.checkpoint.reading.layout import sort_files
@@ -19,7 +21,7 @@ from tidemark.checkpoint.reading.log_formats import STOP_MARK
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileFacts, FileInTheWay, write_bytes
+from tidemark.storage.files import FileFacts, FileInTheWay, FileMissing, read_bytes, write_bytes
 from tidemark.storage.json_text import json_value, number_of
 
 
@@ -34,6 +36,10 @@ class StopMark:
     def files(self) -> tuple[str, ...]:
         """The mark, and the checksum that an engine's tools may have put beside it."""
         return twin_of(self.name), self.name
+
+    @property
+    def content(self) -> bytes:
+        return f"{STOP_MARK}\n{json.dumps({'backup': self.backup})}".encode()
 
 
 def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | None:
@@ -74,14 +80,30 @@ def newest_logged(log: str, names: Iterable[str]) -> int | None:
 def put_mark(place: FilePlace, mark: StopMark) -> None:
     """RewindRefused where a query has planned that batch meanwhile; nothing was changed then."""
     place.fence()
-    text = f"{STOP_MARK}\n{json.dumps({'backup': mark.backup})}"
     try:
-        write_bytes(place.below(mark.name), text.encode(), place.options, create_only=True)
+        write_bytes(place.below(mark.name), mark.content, place.options, create_only=True)
     except FileInTheWay as error:
         raise RewindRefused(
             f"A query works on {place.uri}: it has just planned {mark.name}. Nothing was changed. "
             "Stop it, and try again."
         ) from error
+
+
+def held_by(place: FilePlace, mark: StopMark) -> FilePlace:
+    """The checkpoint for whoever has put this mark, or goes on behind it: its fence raises
+    RewindRefused where the mark is not there any more."""
+    return replace(place, fence=partial(_check_there, place, mark))
+
+
+def _check_there(place: FilePlace, mark: StopMark) -> None:
+    with suppress(FileMissing):
+        if read_bytes(place.below(mark.name), place.options) == mark.content:
+            return
+    raise RewindRefused(
+        f"{place.uri}/{mark.name} is not the mark of this change any more: another command has "
+        "ended it meanwhile, and a query may have started since. This one has changed nothing "
+        "after that. `tidemark checkpoint doctor` says how the checkpoint stands."
+    )
 
 
 @commit_point(
