@@ -195,6 +195,22 @@ def test_a_sink_with_batches_that_the_logs_have_lost_goes_back_with_the_state(
     assert told("repair", made.checkpoint, "--sink", made.sink(kind))["nothing_to_do"]
 
 
+def test_checksums_of_logs_that_were_removed_by_hand_are_no_sign_of_a_query(
+    made: WithSinks,
+) -> None:
+    for log in ("offsets", "commits"):
+        (made.checkpoint / log / str(LAST)).unlink()
+    before, backup = bytes_of(made.checkpoint), made.folder / "backup"
+    assert f"offsets/.{LAST}.crc" in before
+    done("repair", made.checkpoint, "--sink", made.sink("delta"), "--backup", backup)
+    assert (made.rows(), made.transaction()) == (list(range(LAST)), LAST - 1)
+    done(*undo(backup, made.checkpoint, made.sink("delta")))
+    # The stop mark had that name, and took its checksum along.
+    del before[f"offsets/.{LAST}.crc"]
+    assert bytes_of(made.checkpoint) == before
+    assert made.rows() == [*range(LAST + 1)]
+
+
 def test_state_of_batches_that_the_logs_have_lost_stays_until_the_sink_is_said(
     made: WithSinks,
 ) -> None:

@@ -11,7 +11,7 @@ from tidemark.checkpoint.reading.layout import LOGS
 from tidemark.checkpoint.reading.log_formats import parse_metadata
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.reader import CheckpointReader
-from tidemark.checkpoint.rewind.apply import sink_table, without_mark
+from tidemark.checkpoint.rewind.apply import listed_without_mark, sink_table, without_mark
 from tidemark.checkpoint.rewind.backup import CHECKPOINT, copy_files, read_backup
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.files_sink import bring_back_sink_log
@@ -163,8 +163,8 @@ def bring_back_files(
 
 def _check_brought_back(change: CheckpointChange, place: FilePlace, mark: StopMark) -> None:
     there = {name: facts.size for name, facts in without_mark(place, mark).items()}
-    if there != dict(change.listed):
+    if unlike := there.items() ^ listed_without_mark(change, mark).items():
         raise RewindUnproven(
-            f"{place.uri} is not what it was: {len(there.items() ^ change.listed.items())} files "
-            f"differ. No query can start on it ({mark.name} stops it). Give the command again."
+            f"{place.uri} is not what it was: {len(dict(unlike))} files differ. "
+            f"No query can start on it ({mark.name} stops it). Give the command again."
         )
