@@ -304,6 +304,17 @@ def test_a_file_sinks_log_that_has_removed_its_older_files_is_told(made: WithSin
     assert "those of batches 1 are gone" in why
 
 
+@pytest.mark.parametrize("text", ["", "v1\n{", "v9\n", "v1\n{}"])
+def test_a_file_of_a_file_sinks_log_that_cannot_be_read_is_told(made: WithSinks, text: str) -> None:
+    (made.out / "_spark_metadata/2").write_text(text)
+    before = bytes_of(made.folder)
+    why = refusal("rewind", made.checkpoint, "--to-batch", "3", "--sink", made.sink("files"))
+    assert "_spark_metadata cannot be read where it goes on after batch 3: 2 is" in why
+    assert bytes_of(made.folder) == before
+    found = done("rewind", made.checkpoint, "--to-batch", "1", "--sink", made.sink("files"))
+    assert "2 of the log cannot be read, and go." in found["notes"]
+
+
 def test_files_that_are_read_again_have_to_be_there(made: WithSinks) -> None:
     (made.folder / "input/3.json").unlink()
     why = refusal("rewind", made.checkpoint, "--to-batch", "3", "--sink", "other")

@@ -9,7 +9,7 @@ ones that the log names, and the files of batches that run again are others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.checkpoint.doctor.findings import shown
@@ -37,13 +37,15 @@ FOLDER = "_spark_metadata"
 @dataclass(frozen=True)
 class FilesSinkFacts:
     """The log's files by name, with their sizes; `orphans`: data files that only files of the log
-    name that would go; `unread`: files of the log that cannot be read."""
+    name that would go; `unread`: files of the log that would go and cannot be read, `broken` those
+    that would stay."""
 
     uri: str
     listed: Mapping[str, int]
     removed: tuple[str, ...]
     orphans: tuple[str, ...]
     unread: tuple[str, ...]
+    broken: tuple[str, ...] = ()
 
 
 def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
@@ -62,17 +64,12 @@ def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
         )
     beyond = [name for name, number in numbers.items() if number > batch]
     later = sorted(beyond, key=numbers.__getitem__)
-    orphans: dict[str, None] = {}
-    unread = []
-    kept = {path for name in _kept(listed, batch) for path in _added(log, name)}
-    for name in later:
-        try:
-            orphans |= dict.fromkeys(path for path in _added(log, name) if path not in kept)
-        except (NotTheFormat, UnknownFormat):
-            unread.append(name)
+    kept, broken = _paths(log, _kept(listed, batch))
+    gone, unread = _paths(log, later)
+    orphans = dict.fromkeys(path for path in gone if path not in kept)
     # The newest first: a part of it removed leaves a log as an earlier batch left it.
     removed = tuple(after_checksums(reversed(later), listed))
-    return FilesSinkFacts(log.uri, listed, removed, tuple(orphans), tuple(unread))
+    return FilesSinkFacts(log.uri, listed, removed, tuple(orphans), unread, broken)
 
 
 def newest_batch(sink: FilePlace) -> int | None:
@@ -100,6 +97,12 @@ def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | 
             f"{facts.uri} has no files any more from which it could go on after batch {batch}: "
             f"those of batches {lost} are gone, the engine has removed them. The rows of older "
             "batches could not be read any more."
+        )
+    if facts.broken:
+        return None, (
+            f"{facts.uri} cannot be read where it goes on after batch {batch}: "
+            f"{shown(facts.broken)} is cut, empty, or of a format that is not known here. Readers "
+            "would stop at it. Restore it from a backup, or go back to a batch before."
         )
     if not facts.removed:
         return None, None
@@ -137,6 +140,18 @@ def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
         for name, number in there.items()
         if number > newest or (number == newest and name.endswith(COMPACT))
     ]
+
+
+def _paths(log: FilePlace, names: Iterable[str]) -> tuple[dict[str, None], tuple[str, ...]]:
+    """The data files that files of the log name, and those of the log that cannot be read."""
+    paths: dict[str, None] = {}
+    unread = []
+    for name in names:
+        try:
+            paths |= dict.fromkeys(_added(log, name))
+        except (NotTheFormat, UnknownFormat):
+            unread.append(name)
+    return paths, tuple(unread)
 
 
 def _added(log: FilePlace, name: str) -> list[str]:
