@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint.archives import unpack
+from tests.checkpoint.archives import checksum_of, unpack
 from tests.checkpoint.damaged import (
     DATA,
     NOW,
@@ -473,6 +473,30 @@ def test_a_needed_file_that_does_not_match_its_checksum_is_damage(
     assert finding_of(told, FindingKind.CHECKSUM).files == (name,)
     twin(path).unlink()
     assert diagnosis_of(aggregate).verdict is CheckpointVerdict.CLEAN_END
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "needed"),
+    [
+        ("aggregate", "state/0/_metadata/metadata", False),
+        ("aggregate", "state/0/0/_metadata/schema", True),
+        ("files_compacted", "sources/0/8", False),
+        ("files_compacted", "sources/0/9.compact", True),
+        ("files_compacted", "sources/0/10", True),
+    ],
+)
+def test_a_wrong_checksum_of_a_file_that_no_start_reads_is_a_warning(
+    tmp_path: Path, kind: str, name: str, needed: bool
+) -> None:
+    folder = copy_of(kind, tmp_path)
+    whole = diagnosis_of(folder).verdict
+    path = folder / name
+    twin(path).write_bytes(checksum_of(path.read_bytes() + b" "))
+    told = diagnosis_of(folder)
+    found = finding_of(told, FindingKind.CHECKSUM)
+    assert found.files == (name,)
+    assert found.severity is (Severity.DAMAGE if needed else Severity.WARNING)
+    assert told.verdict is (CheckpointVerdict.DAMAGED if needed else whole)
 
 
 def test_leftovers_are_a_note_and_young_ones_a_sign_of_life(aggregate: Path) -> None:

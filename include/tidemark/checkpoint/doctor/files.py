@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
 from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.checkpoint.reading.log_formats import COMPACT
 from tidemark.storage.files import FileFacts
 
 # A file that is being written is younger; one of a dead run stays.
 _YOUNG = timedelta(hours=1)
+# What an operator says of itself, which a start does not read.
+_OPERATOR = re.compile(r"state/[0-9]+/_metadata/")
 
 
 def file_findings(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
@@ -27,13 +31,9 @@ def old_leftovers(leftovers: Mapping[str, FileFacts], now: datetime) -> tuple[st
 
 
 def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
-    old = {
-        f"{log.name}/{batch}"
-        for log in (facts.offsets, facts.commits)
-        for batch in log.batches[: -2 if log.name == "offsets" else -1]
-    }
-    needed = [name for name in facts.wrong_checksums if name not in old]
-    others = [name for name in facts.wrong_checksums if name in old]
+    old = {*_old(facts)}
+    others = [n for n in facts.wrong_checksums if n in old or _OPERATOR.match(n)]
+    needed = [name for name in facts.wrong_checksums if name not in others]
     for names, severity in ((needed, Severity.DAMAGE), (others, Severity.WARNING)):
         if names:
             yield Finding(
@@ -48,6 +48,18 @@ def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
                 "right, the old checksum file may be moved away.",
                 *examples(names),
             )
+
+
+def _old(facts: CheckpointFacts) -> Iterator[str]:
+    """Of the logs and of the sources' lists what no start reads any more."""
+    yield from (f"offsets/{batch}" for batch in facts.offsets.batches[:-2])
+    yield from (f"commits/{batch}" for batch in facts.commits.batches[:-1])
+    for source in facts.sources:
+        if (lists := source.file_list) is not None:
+            names = {str(one): one for one in lists.lists}
+            names |= {f"{one}{COMPACT}": one for one in lists.compacted}
+            old = (name for name, number in names.items() if number < lists.first_needed)
+            yield from (f"sources/{source.id}/{name}" for name in old)
 
 
 def _not_opened(facts: CheckpointFacts) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ def _lists(source: CheckpointSource, offset: FileOffset) -> Iterator[Finding]:
         return
     have = set(lists.lists) | set(lists.compacted) if lists else set()
     newest = max([offset.log_offset, *have], default=-1)
-    first = max(lists.compacted, default=0) if lists else 0
+    first = lists.first_needed if lists else 0
     missing = missing_ranges(have, first, newest)
     if missing:
         in_silence = have and max(have) < newest
@@ -74,7 +74,7 @@ def _lists(source: CheckpointSource, offset: FileOffset) -> Iterator[Finding]:
 
 
 def _unreadable(source: CheckpointSource, lists: SourceList) -> Iterator[Finding]:
-    first = max(lists.compacted, default=0)
+    first = lists.first_needed
     for found in lists.unreadable:
         number = int(found.name.rpartition("/")[2].removesuffix(".compact"))
         damage = Severity.UNKNOWN if found.undecided else Severity.DAMAGE

@@ -86,6 +86,11 @@ class SourceList:
     not_checked: str | None = None
     unreadable: tuple[Unreadable, ...] = ()
 
+    @property
+    def first_needed(self) -> int:
+        """The oldest list that a start reads: the newest compacted one repeats all before it."""
+        return max(self.compacted, default=0)
+
 
 @dataclass(frozen=True)
 class CheckpointSource:
