@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.housekeeping.expired_state import OpenedSnapshot, snapshots_to_open
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
-from tidemark.checkpoint.reading.read_state import shared_files
+from tidemark.checkpoint.reading.read_state import ends_as_lz4, is_lz4, shared_files
 from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 from tidemark.storage.file_place import FilePlace
@@ -44,22 +45,28 @@ def take_stock(place: FilePlace, keep: int) -> CheckpointStock:
     facts = read_files(reader, layout, Limits())
     oldest = first_kept(facts, keep)
     stores = layout.stores.values() if oldest > 0 else ()
-    opened = {store.id: _snapshots(reader, store, oldest) for store in stores}
+    lz4 = is_lz4(facts.conf)
+    opened = {
+        store.id: {
+            name: _opened(reader, store, name, lz4) for name in snapshots_to_open(store, oldest)
+        }
+        for store in stores
+    }
     return CheckpointStock(files, layout, facts, opened)
 
 
-def _snapshots(reader: CheckpointReader, store: Store, oldest: int) -> dict[str, OpenedSnapshot]:
-    shares = bool(store.shared)
-    return {
-        name: _opened(reader, f"{store.id.folder}/{name}", shares)
-        for name in snapshots_to_open(store, oldest)
-    }
-
-
-def _opened(reader: CheckpointReader, name: str, shares: bool) -> OpenedSnapshot:
-    found = reader.read(name, shared_files) if shares else reader.data(name)
+def _opened(reader: CheckpointReader, store: Store, name: str, lz4: bool) -> OpenedSnapshot:
+    file = f"{store.id.folder}/{name}"
+    found = reader.read(file, shared_files) if name.endswith(".zip") else reader.data(file)
     if isinstance(found, Unreadable):
         return OpenedSnapshot(f"{found.problem} {found.held}".strip())
-    if name in reader.wrong_checksums:
-        return OpenedSnapshot("does not match the checksum beside it")
-    return OpenedSnapshot(shared=frozenset(found) if isinstance(found, dict) else frozenset())
+    if isinstance(found, bytes):
+        problem = "is cut off" if lz4 and not ends_as_lz4(found) else None
+        shared: frozenset[str] = frozenset()
+    else:
+        gone = [one for one, size in found.items() if store.shared.get(one) != size]
+        problem = f"lacks {shown(gone)} (gone, or of another size)" if gone else None
+        shared = frozenset(found)
+    if file in reader.wrong_checksums:
+        problem = "does not match the checksum beside it"
+    return OpenedSnapshot(problem, shared)

@@ -77,6 +77,12 @@ def is_lz4(conf: Mapping[str, str]) -> bool:
     return conf.get(_CODEC) == "lz4"
 
 
+def ends_as_lz4(data: bytes) -> bool:
+    """Do bytes end as a stream of LZ4 blocks does?"""
+    last = data[-_LZ4_END:]
+    return len(last) == _LZ4_END and last.startswith(_MAGIC) and last.endswith(_ZEROS)
+
+
 class _Opening:
     """Opens files of state until so many were opened."""
 
@@ -123,9 +129,7 @@ class _Opening:
         end = self.reader.data(name) if summed else self.reader.end(name, _LZ4_END)
         if isinstance(end, Unreadable) or name in self.reader.wrong_checksums:
             return
-        last = end[-_LZ4_END:]
-        whole = len(last) == _LZ4_END and last.startswith(_MAGIC) and last.endswith(_ZEROS)
-        if self.lz4 and not whole:
+        if self.lz4 and not ends_as_lz4(end):
             self._cut.append(name)
 
     def _may(self) -> bool:

@@ -1,0 +1,49 @@
+"""What goes of checkpoints that Spark 4.2 wrote, where an older file is damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint.archives import land_listed, unpack
+from tests.checkpoint.damaged import write
+from tests.checkpoint.damages import CHANGELOG, ROCKSDB, SNAPSHOTS, cut
+from tests.upkeep.stores import names, plan_of
+
+
+def lacking(folder: Path) -> None:
+    """Snapshots that share a file with others which is gone, and that the newest does not need."""
+    for path in folder.glob("state/0/*/4.zip"):
+        data = io.BytesIO()
+        gone = [{"localSstFileName": "1.sst", "dfsSstFileName": "gone.sst", "sizeBytes": 5}]
+        with zipfile.ZipFile(data, "w") as snapshot:
+            snapshot.writestr("metadata", f"v1\n{json.dumps({'sstFiles': gone, 'numKeys': 1})}")
+        write(path, data.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("base", "damage", "says"),
+    [
+        (SNAPSHOTS, cut("state/0/*/3.snapshot"), "3.snapshot, which is needed, is cut off"),
+        (CHANGELOG, lacking, "4.zip, which is needed, lacks SSTs/gone.sst (gone, or of another"),
+        (ROCKSDB, lacking, "4.zip, which is needed, lacks SSTs/gone.sst (gone, or of another"),
+        (ROCKSDB, cut("state/0/*/4.zip"), "4.zip, which is needed, is cut off"),
+    ],
+)
+def test_a_snapshot_that_builds_nothing_leaves_what_could_mend_it(
+    tmp_path: Path, base: str, damage: Callable[[Path], None], says: str
+) -> None:
+    folder = unpack(base, tmp_path)
+    land_listed(folder)
+    assert any(name.startswith("state/") for name in plan_of(folder, 4).going)
+    damage(folder)
+    plan = plan_of(folder, 4)
+    assert plan.refused is None
+    assert any(says in why for share in plan.shares for why in share.reasons)
+    assert not any(name.startswith("state/") for name in plan.going)
+    assert set(plan.going) <= names(folder)
