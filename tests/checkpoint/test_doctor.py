@@ -460,6 +460,33 @@ def test_a_cut_schema_stops_a_start_and_one_of_a_newer_version_is_unknown(aggreg
     assert diagnosis_of(aggregate).verdict is CheckpointVerdict.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("name", "folders", "gone"),
+    [
+        ("4.2.0/chained-hdfs", "state/0", ("state/0",)),
+        ("3.5.6/chained-hdfs", "state/0", ("state/0",)),
+        ("4.2.0/aggregate-hdfs", "state/0/[01]", ("state/0/0",)),
+        ("4.2.0/aggregate-rocksdb", "state/0/[01]", ("state/0/0",)),
+        ("4.2.0/total-hdfs", "state/0/0", ("state/0/0",)),
+        (
+            "4.2.0/join-hdfs",
+            "state/0/*/left-keyToNumValues",
+            ("state/0/0/left-keyToNumValues", "state/0/1/left-keyToNumValues"),
+        ),
+    ],
+)
+def test_state_whose_folder_is_gone_for_all_partitions_is_damage(
+    tmp_path: Path, name: str, folders: str, gone: tuple[str, ...]
+) -> None:
+    folder = unpack(name, tmp_path)
+    for one in folder.glob(folders):
+        shutil.rmtree(one)
+    told = diagnosis_of(folder)
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    found = [one for one in told.findings if one.kind is FindingKind.STATE]
+    assert [one.files for one in found] == [gone]
+
+
 @pytest.mark.parametrize("name", ["commits/3", "offsets/2", "metadata", "state/0/0/3.delta"])
 def test_a_needed_file_that_does_not_match_its_checksum_is_damage(
     aggregate: Path, name: str

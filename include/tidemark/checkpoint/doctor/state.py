@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
+from tidemark.checkpoint.doctor.findings import (
+    Finding,
+    FindingKind,
+    Severity,
+    examples,
+    numbered,
+    shown,
+    spans,
+)
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
-from tidemark.checkpoint.reading.missing import missing_stores, partition_count
+from tidemark.checkpoint.reading.missing import (
+    missing_operators,
+    missing_stores,
+    partition_count,
+)
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 
@@ -40,6 +52,7 @@ def state_findings(facts: CheckpointFacts, keeps_state: bool | None = None) -> I
     version = facts.version_needed
     if keeps_state is not False and not facts.operators and version and watermark_ms(facts):
         yield _no_state(version)
+    yield from _missing_operators(facts)
     for operator in facts.operators:
         yield from _lost(facts, operator, version)
         yield from _missing_partitions(facts, operator, version)
@@ -141,15 +154,31 @@ def _missing_partitions(
 ) -> Iterator[Finding]:
     gone = [store.folder for store in missing_stores(facts, operator)]
     if gone:
+        known = (
+            f"Operator {operator.id} has {partition_count(facts, operator)} partitions, of which "
+            f"the state of {len(gone):,} is missing: {shown(gone)}."
+        )
         yield Finding(
             FindingKind.STATE,
             Severity.DAMAGE,
-            f"Operator {operator.id} has {partition_count(facts, operator)} partitions, of which "
-            f"the state of {len(gone):,} is missing: {shown(gone)}.",
+            known if operator.stores else f"All state of operator {operator.id} is missing.",
             f"It cannot load version {version} of them, and stops.",
             "The state of these partitions: sums, windows and keys that are still open.",
             _RESTORE,
             *examples(gone),
+        )
+
+
+def _missing_operators(facts: CheckpointFacts) -> Iterator[Finding]:
+    if gone := missing_operators(facts):
+        yield Finding(
+            FindingKind.STATE,
+            Severity.DAMAGE,
+            f"The state of operators is missing, which are numbered from 0: {spans(gone)}.",
+            f"It cannot load version {facts.version_needed} of them, and stops.",
+            "The state of these operators: sums, windows and keys that are still open.",
+            _RESTORE,
+            *numbered("state/{}", gone),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
-from tidemark.checkpoint.reading.state_files import StoreId
+from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
 
 
 def missing_ranges(present: Iterable[int], first: int, last: int) -> tuple[range, ...]:
@@ -39,7 +39,8 @@ def partition_count(facts: CheckpointFacts, operator: StatefulOperator) -> int:
     """How many partitions an operator has: what the offset log records (an offline repartition
     changes it there), else as many as there are."""
     recorded = facts.conf.get(_PARTITIONS, "")
-    told = int(recorded[:_DIGITS]) if recorded.isdecimal() else operator.partitions[-1] + 1
+    there = max(operator.partitions, default=0) + 1
+    told = int(recorded[:_DIGITS]) if recorded.isdecimal() else there
     return min(told, _MOST)
 
 
@@ -47,15 +48,36 @@ def missing_stores(facts: CheckpointFacts, operator: StatefulOperator) -> tuple[
     """The partitions' stores that have no folder. An operator without keys has only partition 0,
     whatever the recorded number of partitions."""
     there = {(store.id.partition, store.id.store) for store in operator.stores}
-    alone = operator.partitions == (0,) and not _has_keys(operator)
-    if facts.version_needed == 0 or not there or alone:
+    if facts.version_needed == 0 or (not there and _other_files(facts, operator)):
         return ()
+    alone = operator.partitions in ((), (0,)) and not _has_keys(operator)
     return tuple(
         StoreId(operator.id, partition, store)
-        for partition in range(partition_count(facts, operator))
-        for store in operator.store_names
+        for partition in range(1 if alone else partition_count(facts, operator))
+        for store in _stores_of(operator)
         if (partition, store) not in there
     )
+
+
+def missing_operators(facts: CheckpointFacts) -> tuple[range, ...]:
+    """The operators that have no folder though a later one has: they are numbered from 0
+    (IncrementalExecution.nextStatefulOperationStateInfo)."""
+    there = [operator.id for operator in facts.operators]
+    return missing_ranges(there, 0, max(there, default=-1)) if facts.version_needed else ()
+
+
+def _stores_of(operator: StatefulOperator) -> tuple[str, ...]:
+    """The names of an operator's stores: those that are there, and those that it says itself. Where
+    it says none of those that are there, it names others than folders (column families)."""
+    there, told = operator.store_names, operator.metadata.stores if operator.metadata else ()
+    if there and not set(there) & set(told):
+        return there
+    return tuple(sorted({*there, *told} or {DEFAULT_STORE}))
+
+
+def _other_files(facts: CheckpointFacts, operator: StatefulOperator) -> bool:
+    """Has it files that are not known here? They may be its state."""
+    return any(name.startswith(f"state/{operator.id}/") for name in facts.unknown)
 
 
 def _has_keys(operator: StatefulOperator) -> bool:
