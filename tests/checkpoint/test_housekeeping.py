@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.archives import land_listed, unpack
-from tests.checkpoint.damaged import write
+from tests.checkpoint.damaged import remove, write
 from tests.checkpoint.damages import CHANGELOG, ROCKSDB, SNAPSHOTS, cut
+from tests.checkpoint.rewind.queries import command
 from tests.upkeep.stores import names, plan_of
 
 
@@ -47,3 +48,28 @@ def test_a_snapshot_that_builds_nothing_leaves_what_could_mend_it(
     assert any(says in why for share in plan.shares for why in share.reasons)
     assert not any(name.startswith("state/") for name in plan.going)
     assert set(plan.going) <= names(folder)
+
+
+@pytest.mark.parametrize(
+    ("gone", "kept"),
+    [
+        ((), range(8)),
+        (("offsets/0", "commits/0"), range(2, 8)),
+        (("offsets/0", "offsets/1", "commits/0", "commits/1", "commits/4"), range(5, 8)),
+    ],
+)
+def test_batches_whose_logs_are_gone_are_not_among_those_that_it_can_be_taken_back_to(
+    tmp_path: Path, gone: tuple[str, ...], kept: range
+) -> None:
+    folder = unpack(SNAPSHOTS, tmp_path)
+    land_listed(folder)
+    for name in gone:
+        remove(folder / name)
+    plan = plan_of(folder, 100)
+    assert plan.kept == kept
+    if gone:
+        before = command("rewind", folder, "--to-batch", str(kept.start - 1), "--sink", "other")
+        assert before.exit_code == 1
+    assert (
+        command("rewind", folder, "--to-batch", str(kept.start), "--sink", "other").exit_code == 0
+    )

@@ -16,8 +16,9 @@ from tests.checkpoint.damaged import diagnosis_of, remove, write
 from tests.checkpoint.rewind.queries import command, done, told, undo
 from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.reading.layout import possible_batches
 from tidemark.checkpoint.reading.log_formats import STOP_MARK
-from tidemark.checkpoint.rewind.read import list_checkpoint, possible_batches
+from tidemark.checkpoint.rewind.read import list_checkpoint
 from tidemark.checkpoint.rewind.table_commits import TableCommit
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
@@ -54,7 +55,7 @@ def test_every_checkpoint_goes_back_to_each_batch_and_comes_back_from_the_backup
     checkpoint = unpack(name, tmp_path / "made")
     land_listed(checkpoint)
     before = bytes_of(checkpoint)
-    batches = possible_batches(list_checkpoint(FilePlace(str(checkpoint))))
+    batches = possible_batches(list_checkpoint(FilePlace(str(checkpoint))).layout)
     for batch in batches[:: max(1, len(batches) - 2)]:
         backup = tmp_path / f"backup {batch}"
         to = ("--to-batch", str(batch), "--sink", "other", "--backup", backup)

@@ -20,6 +20,7 @@ from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Sh
 from tidemark.checkpoint.housekeeping.stock import CheckpointStock, first_kept
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import SourceList
+from tidemark.checkpoint.reading.layout import possible_batches
 from tidemark.checkpoint.reading.state_files import Store
 
 
@@ -42,13 +43,23 @@ def plan_housekeeping(
     """What may go from a checkpoint that `diagnosis` judges. `now` (UTC) tells old leftovers from
     files that are being written."""
     first = first_kept(stock.facts, keep.batches)
-    last = stock.facts.commits.newest
-    kept = range(max(first, 0), 0 if last is None else last + 1)
+    kept = _kept(stock, first)
     refused = _refusal(diagnosis, keep)
     shares = _Shares(stock, keep, first, now).all()
     if refused is not None:
         shares = [Share(share.kind, share.files, share.size) for share in shares]
     return HousekeepingPlan(stock.facts.uri, diagnosis.verdict, kept, tuple(shares), refused)
+
+
+def _kept(stock: CheckpointStock, first: int) -> range:
+    """From `first` on, the newest batches that have all their log files: the engine, or somebody,
+    may have removed older ones."""
+    last = stock.facts.commits.newest
+    end = oldest = 0 if last is None else last + 1
+    possible = {*possible_batches(stock.layout)}
+    while oldest > max(first, 0) and oldest - 1 in possible:
+        oldest -= 1
+    return range(oldest, end)
 
 
 def _refusal(diagnosis: Diagnosis, keep: Keep) -> str | None:

@@ -62,6 +62,19 @@ def sort_files(files: Mapping[str, FileFacts]) -> Layout:
     return sorting.layout()
 
 
+def possible_batches(layout: Layout) -> tuple[int, ...]:
+    """The batches that have all their log files, by names and sizes."""
+    offsets, commits = layout.logs["offsets"], layout.logs["commits"]
+    return tuple(
+        batch
+        for batch in sorted(offsets)
+        if offsets[batch].size
+        and batch in commits
+        and commits[batch].size
+        and (batch == 0 or (batch - 1 in offsets and offsets[batch - 1].size))
+    )
+
+
 @dataclass
 class _Sorting:
     """What was sorted so far."""

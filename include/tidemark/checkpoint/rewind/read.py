@@ -13,7 +13,7 @@ from functools import partial
 
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
-from tidemark.checkpoint.reading.layout import Layout, sort_files
+from tidemark.checkpoint.reading.layout import Layout, possible_batches, sort_files
 from tidemark.checkpoint.reading.log_formats import (
     CommitEntry,
     ListedFile,
@@ -130,19 +130,6 @@ def listed(place: FilePlace, files: Mapping[str, FileFacts]) -> CheckpointSnapsh
     )
 
 
-def possible_batches(now: CheckpointSnapshot) -> tuple[int, ...]:
-    """The batches that have all their log files, by names and sizes."""
-    offsets, commits = now.layout.logs["offsets"], now.layout.logs["commits"]
-    return tuple(
-        batch
-        for batch in sorted(offsets)
-        if offsets[batch].size
-        and batch in commits
-        and commits[batch].size
-        and (batch == 0 or (batch - 1 in offsets and offsets[batch - 1].size))
-    )
-
-
 def read_for_rewind(now: CheckpointSnapshot, batch: int) -> RewindFacts:
     """RewindRefused where the offsets or the commit of the batch are not there, or not whole."""
     at, commit, after = now.entry(batch), now.commit(batch), now.entry(batch + 1)
@@ -169,7 +156,7 @@ def youngest(files: Mapping[str, FileFacts]) -> datetime | None:
 
 
 def _not_kept(now: CheckpointSnapshot, batch: int, why: str) -> RewindRefused:
-    possible = possible_batches(now)
+    possible = possible_batches(now.layout)
     there = f"{possible[0]} to {possible[-1]}" if possible else "none"
     return RewindRefused(
         f"{now.place.uri} cannot go back to batch {batch}: {why}. Batches with offsets and commit: "

@@ -17,6 +17,7 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unreadable
+from tidemark.checkpoint.reading.layout import possible_batches
 from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.plan import (
@@ -27,7 +28,7 @@ from tidemark.checkpoint.rewind.plan import (
     plan_rewind,
     seems_to_run,
 )
-from tidemark.checkpoint.rewind.read import CheckpointSnapshot, possible_batches, read_for_rewind
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot, read_for_rewind
 from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import instant_text
@@ -100,7 +101,7 @@ class _Repair:
 
     def back(self, poisoned: bool) -> ChangePlan | None:
         """The newest batch to which it can go back; None where there is none."""
-        mended, newest_first = self.mended, reversed(possible_batches(self.mended))
+        mended, newest_first = self.mended, reversed(possible_batches(self.mended.layout))
         tried = (batch for batch in newest_first if not (poisoned and _ahead(mended, batch)))
         refused: ChangePlan | None = None
         for batch in islice(tried, _TRIED):
