@@ -15,6 +15,7 @@ from tests.checkpoint.archives import land_listed, names, unpack
 from tests.checkpoint.damaged import diagnosis_of, remove, write
 from tests.checkpoint.rewind.queries import command, done, told, undo
 from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
+from tests.kit.killed import killed
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.reading.layout import possible_batches
 from tidemark.checkpoint.reading.log_formats import STOP_MARK
@@ -135,8 +136,6 @@ def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) 
 def test_a_restore_stops_a_query_that_waits_where_it_plans_its_next_batch(
     made: WithSinks, time: int
 ) -> None:
-    from tests.kit.killed import killed
-
     before = bytes_of(made.checkpoint)
     sink = ("--sink", made.sink("delta"))
     backup = done("rewind", made.checkpoint, "--to-batch", "3", *sink)["backup"]
@@ -155,8 +154,6 @@ def test_a_restore_stops_a_query_that_waits_where_it_plans_its_next_batch(
 
 def test_a_restore_that_died_can_be_followed_by_the_rewind_again(made: WithSinks) -> None:
     """The mark has the name of a file that goes then: it stays until no query can start wrongly."""
-    from tests.kit.killed import killed
-
     before = bytes_of(made.checkpoint)
     sink = ("--sink", made.sink("delta"))
     rewind = ("rewind", made.checkpoint, "--to-batch", "3", *sink)
@@ -198,6 +195,27 @@ def test_a_sink_that_has_gone_on_since_a_repair_that_left_it_is_not_left_ahead(
     (backup / "change.json").write_text(json.dumps(change | {"sink": None}))
     assert "--sink delta:URI" in refusal("restore", backup, "--checkpoint", checkpoint)
     assert "has batches up to 8" in refusal(*undo(backup, checkpoint, sink))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_checkpoint_whose_folder_was_removed_comes_back_from_its_backup(
+    made: WithSinks, gone: bool
+) -> None:
+    before, backup = bytes_of(made.checkpoint), made.folder / "backup"
+    done("rewind", made.checkpoint, "--to-batch", "3", "--sink", "other", "--backup", backup)
+    shutil.rmtree(made.checkpoint)
+    if not gone:
+        made.checkpoint.mkdir()
+    back = undo(backup, made.checkpoint)
+    with killed("after", "checkpoint stopped", 2):
+        command(*back, "--apply")
+    assert diagnosis_of(made.checkpoint).verdict is CheckpointVerdict.DAMAGED
+    done(*back)
+    assert bytes_of(made.checkpoint) == before
+    shutil.rmtree(made.checkpoint)
+    made.checkpoint.mkdir()
+    (made.checkpoint / "something").write_text("else")
+    assert "is no checkpoint" in refusal(*back)
 
 
 def is_mark(file: Path) -> bool:
@@ -392,8 +410,6 @@ def test_a_checkpoint_of_a_pipeline_is_not_taken_back_by_itself(tmp_path: Path) 
 
 
 def test_another_batch_than_the_one_that_was_begun_is_refused(made: WithSinks) -> None:
-    from tests.kit.killed import killed
-
     to = ("rewind", made.checkpoint, "--sink", "other", "--backup", made.folder / "backup")
     with killed("after", "checkpoint stopped"):
         command(*to, "--to-batch", "3", "--apply")

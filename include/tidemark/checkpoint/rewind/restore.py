@@ -32,6 +32,7 @@ from tidemark.checkpoint.rewind.stop_mark import (
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused, RewindUnproven
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def plan_restore(
     change = read_backup(backup)
     place = FilePlace(change.uri, backup.options)
     check_no_pipeline(place)
-    files = checkpoint_files(place)
+    files = _files_left(place)
     mark = stop_mark(place, files)
     reasons = list(not_named(change, backup.uri, checkpoint, sink))
     if reasons:
@@ -108,6 +109,12 @@ def _sink_ahead(
     )
 
 
+def _files_left(place: FilePlace) -> dict[str, FileFacts]:
+    """The files that are there now: none where the whole folder is gone. NotACheckpoint where it
+    holds something else."""
+    return checkpoint_files(place) if place.names() else {}
+
+
 def _going(
     change: CheckpointChange, files: Iterable[str], mark: StopMark | None
 ) -> tuple[str, ...]:
@@ -125,7 +132,7 @@ def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
     mark = plan.mark
     if mark is None:
         # Where a query that runs would plan its next batch, and stops.
-        mark = next_mark(checkpoint_files(place), backup.uri)
+        mark = next_mark(_files_left(place), backup.uri)
         put_mark(place, mark)
     place = held_by(place, mark)
     # Newer than what is copied back too, for the newest file is the one that stops a start. The
