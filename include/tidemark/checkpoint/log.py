@@ -20,6 +20,7 @@ from tidemark.checkpoint.reading.log_formats import (
     parse_listed_files,
     parse_metadata,
     parse_offsets,
+    repartitions,
 )
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset, source_offset
 from tidemark.errors import CheckpointUnreadable
@@ -98,6 +99,15 @@ class Checkpoint(FilePlace):
         """False for a no-data batch, which only moves state by the newer watermark."""
         ends = self.offsets(batch).sources
         return batch == 0 or ends != self.offsets(batch - 1).sources
+
+    def is_repartition(self, batch: int) -> bool:
+        """Is it the batch of an offline repartition, which reads nothing and emits nothing?"""
+        if batch not in self.batches("offsets") or batch - 1 not in self.batches("offsets"):
+            return False
+        before, after = (
+            parse_offsets(one, self._content(f"offsets/{one}")) for one in (batch - 1, batch)
+        )
+        return repartitions(before, after)
 
     def source_files(self, batch: int) -> tuple[SourceFile, ...]:
         """The files that `batch` reads, in the order of their URIs."""

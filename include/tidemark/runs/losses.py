@@ -838,6 +838,8 @@ def _batches_of_query(table: TableInventory, changes: DeltaTable) -> Iterator[Lo
             return
         if batch and batch - 1 not in kept:
             return
+        if query.checkpoint.is_repartition(batch):
+            continue
         if query.checkpoint.has_new_input(batch) or table.operator.traits.emits_without_input:
             yield _lacks_batch(table, table.changes, query, batch)
             return

@@ -33,7 +33,7 @@ from tidemark.checkpoint.doctor.watermark import (
     watermark_findings,
 )
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator, Unreadable
-from tidemark.checkpoint.reading.log_formats import OffsetEntry
+from tidemark.checkpoint.reading.log_formats import OffsetEntry, repartitions
 from tidemark.checkpoint.reading.missing import missing_ranges
 from tidemark.checkpoint.reading.source_offsets import (
     CountOffset,
@@ -169,6 +169,18 @@ def _verdict(
 
 def _repeated(facts: CheckpointFacts) -> Finding:
     batch = facts.next_batch
+    if (partitions := facts.repartitioning) is not None:
+        return Finding(
+            FindingKind.REPEATED_BATCH,
+            Severity.NOTE,
+            f"Batch {batch} was to bring the state to {partitions} partitions, and did not end.",
+            "It stops until that is repeated: `STREAMING_UNFINISHED_REPARTITION_DETECTED`.",
+            f"None: the state that batch {batch - 1} left is there.",
+            "Repeat the repartition with the same number; of a pipeline by `tidemark state "
+            "repartition`. Or go back to the batch before it: of a query that is no pipeline's by "
+            "`tidemark checkpoint rewind`.",
+            *examples([f"offsets/{batch}"]),
+        )
     return Finding(
         FindingKind.REPEATED_BATCH,
         Severity.NOTE,
@@ -329,8 +341,7 @@ def _broken(facts: CheckpointFacts, before: OffsetEntry, after: OffsetEntry) -> 
     if back:
         broken.append(f"source {shown(back)} goes back")
     changed = [key for key, value in after.conf.items() if before.conf.get(key, value) != value]
-    if changed:
-        # Only an offline repartition changes one of them on purpose.
+    if changed and not repartitions(before, after):
         broken.append(f"the fixed configuration changes: {shown(changed)}")
     return broken
 

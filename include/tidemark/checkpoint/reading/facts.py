@@ -8,7 +8,13 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from tidemark.checkpoint.reading.layout import Section
-from tidemark.checkpoint.reading.log_formats import CommitEntry, ListedFile, OffsetEntry
+from tidemark.checkpoint.reading.log_formats import (
+    CommitEntry,
+    ListedFile,
+    OffsetEntry,
+    partitions_of,
+    repartitions,
+)
 from tidemark.checkpoint.reading.source_offsets import SourceOffset
 from tidemark.checkpoint.reading.state_files import Store
 from tidemark.checkpoint.reading.state_metadata import OperatorMetadata, StateSchema
@@ -173,6 +179,25 @@ class CheckpointFacts:
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """The configuration that the newest readable offsets record."""
+        """The configuration that the newest readable offsets record; where these are of a
+        repartition that was not finished, the one by which the state is there yet."""
+        if self.repartitioning is not None and (former := self.offsets.entry(self.next_batch - 1)):
+            return former.conf
         entries = [self.offsets.entry(batch) for batch in reversed(self.offsets.batches)]
         return next((entry.conf for entry in entries if entry), {})
+
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions each operator has, as is recorded: an offline repartition changes it
+        there. What is left of more of them is only of versions before it."""
+        return partitions_of(self.conf)
+
+    @property
+    def repartitioning(self) -> int | None:
+        """To how many partitions a repartition was to bring the state that was planned as the
+        newest batch, and not committed; no query starts then. None where there is none."""
+        batch = self.offsets.newest
+        planned, before = self.offsets.entry(batch), self.offsets.entry((batch or 0) - 1)
+        if batch == self.commits.newest or planned is None or before is None:
+            return None
+        return partitions_of(planned.conf) if repartitions(before, planned) else None

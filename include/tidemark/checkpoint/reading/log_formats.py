@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.pipeline.instants import in_calendar
@@ -20,6 +20,10 @@ from tidemark.storage.json_text import json_value, long, number_of
 # What the engine writes for a source that has no offset yet.
 _NO_OFFSET = "-"
 _SHOWN = 80
+_PARTITIONS = "spark.sql.shuffle.partitions"
+# Each partition is a task in each batch: a query with more of them would never end one.
+MOST_PARTITIONS = 100_000
+_DIGITS = 10
 # The version of a file that no engine reads: a rewind puts it where no query may start meanwhile.
 STOP_MARK = "v999999"
 # How the name of a list ends that repeats all before it (CompactibleFileStreamLog).
@@ -50,6 +54,24 @@ class OffsetEntry:
     conf: Mapping[str, str]
     sources: Mapping[str, str | None]
     providers: Mapping[str, str] = field(default_factory=dict)
+
+
+def partitions_of(conf: Mapping[str, str]) -> int | None:
+    """How many partitions each stateful operator has, as offsets record it; None where they do
+    not."""
+    recorded = conf.get(_PARTITIONS, "")
+    return min(int(recorded[:_DIGITS]), MOST_PARTITIONS) or None if recorded.isdecimal() else None
+
+
+def repartitions(before: OffsetEntry, after: OffsetEntry) -> bool:
+    """Is `after` the batch of an offline repartition? It reads nothing and runs by the watermark of
+    the batch before it: its offsets are that one's, with another number of partitions (class
+    OfflineStateRepartitionRunner, createNewBatchFromLastCommitted)."""
+    numbers = partitions_of(before.conf), partitions_of(after.conf)
+    if None in numbers or numbers[0] == numbers[1]:
+        return False
+    conf = {**before.conf, _PARTITIONS: after.conf[_PARTITIONS]}
+    return replace(before, batch=before.batch + 1, conf=conf) == after
 
 
 @dataclass(frozen=True)

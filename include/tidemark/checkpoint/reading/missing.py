@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
+from tidemark.checkpoint.reading.log_formats import MOST_PARTITIONS
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
 
 
@@ -29,19 +30,12 @@ def count_of(ranges: Iterable[range]) -> int:
     return sum(max(0, one.stop - one.start) for one in ranges)
 
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
-# Each partition is a task in each batch: a query with more of them would never end one.
-_MOST = 100_000
-_DIGITS = 10
-
-
 def partition_count(facts: CheckpointFacts, operator: StatefulOperator) -> int:
     """How many partitions an operator has: what the offset log records (an offline repartition
     changes it there), else as many as there are."""
-    recorded = facts.conf.get(_PARTITIONS, "")
+    recorded = facts.partitions
     there = max(operator.partitions, default=0) + 1
-    told = int(recorded[:_DIGITS]) if recorded.isdecimal() else there
-    return min(told, _MOST)
+    return min(there, MOST_PARTITIONS) if recorded is None else recorded
 
 
 def missing_stores(facts: CheckpointFacts, operator: StatefulOperator) -> tuple[StoreId, ...]:

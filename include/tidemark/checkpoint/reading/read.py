@@ -103,6 +103,7 @@ def read_files(reader: CheckpointReader, layout: Layout, limits: Limits) -> Chec
         commits.entry(facts.version_needed - 1),
         limits.state_files,
         is_lz4(facts.conf),
+        facts.partitions,
     )
     return replace(
         facts,

@@ -38,16 +38,22 @@ def read_operators(
     commit: CommitEntry | None,
     files_opened: int,
     lz4: bool,
+    partitions: int | None = None,
 ) -> tuple[StatefulOperator, ...]:
     """The operators with their stores. `version` is the one that the next start loads, `commit`
     that of the batch that left it. Of its files at most `files_opened` are opened: their checksums
     are compared, those compressed with LZ4 (`lz4`) must end as its streams do, and RocksDB's
-    snapshots say what they share."""
+    snapshots say what they share. Of more than so many `partitions` none is one any more: a
+    repartition has left their files to the batches before it."""
     opening = _Opening(reader, files_opened, lz4)
     ids = sorted({key.operator for key in layout.stores} | layout.operator_files.keys())
     operators = []
     for number in ids:
-        stores = tuple(store for key, store in layout.stores.items() if key.operator == number)
+        stores = tuple(
+            store
+            for key, store in layout.stores.items()
+            if key.operator == number and (partitions is None or key.partition < partitions)
+        )
         own_files = sorted(layout.operator_files.get(number, {}))
         unreadable: list[Unreadable] = []
         metadata = _metadata(reader, number, own_files, unreadable)

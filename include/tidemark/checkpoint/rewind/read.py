@@ -22,6 +22,7 @@ from tidemark.checkpoint.reading.log_formats import (
     parse_commit,
     parse_listed_files,
     parse_offsets,
+    repartitions,
 )
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
@@ -222,6 +223,7 @@ def _only_applies(after: OffsetEntry, at: OffsetEntry, commit: CommitEntry) -> b
     left = max(at.watermark_ms or 0, commit.next_watermark_ms)
     return (
         dict(after.sources) == dict(at.sources)
+        and not repartitions(at, after)
         and after.watermark_ms == left
         and (after.batch_time_ms or 0) >= (at.batch_time_ms or 0)
     )
