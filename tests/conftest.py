@@ -120,6 +120,7 @@ WITNESSES: dict[str, str | None] = {
     "tests/end_to_end/test_retractions.py": "brought_back_at_once",
     "tests/end_to_end/test_rewinds_without_files.py": None,
     "tests/end_to_end/test_row_rules.py": "a_look_at_each_row_gives[delta-True-True",
+    "tests/end_to_end/test_state_repartition.py": None,
     "tests/end_to_end/test_widening.py": None,
     "tests/operators/contract/test_followed_kinds.py": None,
     "tests/operators/contract/test_joins.py": "nothing",

@@ -277,7 +277,25 @@ class SnapshotFailed(TidemarkError):
 
 
 class StateDiffers(TidemarkError):
-    """State read through new snapshots was not what it was before; the snapshots were removed."""
+    """State read through new snapshots, or in other partitions, was not what it was before; what
+    was written is removed."""
+
+
+class RepartitionRefused(TidemarkError):
+    """State may not be brought to other partitions as it is; the message says why, and what to
+    do."""
+
+
+class RepartitionFailed(TidemarkError):
+    """The engine did not bring state to other partitions, which is in the former ones again; its
+    cause may pass."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class RepartitionUnfinished(TidemarkError):
+    """The state of a pipeline was being brought to other partitions, and that was not finished. The
+    message says how to finish it."""
 
 
 class NotACheckpoint(TidemarkError):

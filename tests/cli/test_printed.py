@@ -112,7 +112,7 @@ def test_every_command_shows_what_it_was_given_as_text(
         if one.param_type_name == "argument":
             arguments.append(str(tmp_path / HOSTILE))
         elif one.required:
-            arguments += [one.opts[0], "1" if one.name == "to_batch" else HOSTILE]
+            arguments += [one.opts[0], "1" if one.name in ("to_batch", "partitions") else HOSTILE]
     if names == ("page",):
         # Without a fault it would serve until somebody ends it.
         arguments = ["--settings", str(tmp_path / HOSTILE)]

@@ -426,6 +426,7 @@ TABLES: dict[str, list[Callable[[Drawn], None]]] = {
     "rejects replay": [],
     "state show": [of_state],
     "state compact": [of_compaction],
+    "state repartition": [],
     "state read": [of_rows_of_state],
 }
 _LISTED = {one.__module__ for one in list(globals().values()) if callable(one)}

@@ -24,6 +24,7 @@ from tests.end_to_end.test_mended_rejects import POINTS as REPLAYS
 from tests.end_to_end.test_retractions import POINTS as RETRACTIONS
 from tests.end_to_end.test_retractions import POINTS_OF_UNDO, POINTS_OF_WIDENING
 from tests.end_to_end.test_rewinds import POINTS as PIPELINE_REWINDS
+from tests.end_to_end.test_state_repartition import POINTS as REPARTITIONS
 from tests.end_to_end.test_widening import KILLS as WIDENINGS
 from tests.gold.test_views import KILLS as VIEWS
 from tests.kit.running import REPOSITORY
@@ -89,6 +90,8 @@ ON = {
     "start": {"trigger"},
     "update": {"DeltaTable"},
     "compact": {"optimize"},
+    # Of a checkpoint; a DataFrame's is none.
+    "repartition": {"manager"},
 }
 MARK = "@commit_point('acted', after_a_kill='nothing')\n"
 
@@ -272,6 +275,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
         *POINTS_OF_WIDENING,
         *REPLAYS,
         *ERASURES,
+        *REPARTITIONS,
     )
     killed |= {(point, when) for point, _ in acts for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}

@@ -24,6 +24,7 @@ _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnig
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
 NO_REASON_WITHOUT = '--reason "…" is missing: why it goes on without a file'
 NO_REASON_TO_ERASE = '--reason "…" is missing: why the rows are erased'
+NO_REASON_TO_REPARTITION = '--reason "…" is missing: why the state gets other partitions'
 NO_REASON_TO_REPLAY = '--reason "…" is missing: why these rejects are rows after all'
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
@@ -423,6 +424,8 @@ def check_may_ask(request: JobRequest, settings: Settings) -> None:
         acts = [request.kind, *(["accept"] if request.accepts else [])]
         for act in [] if request.dry_run else acts:
             check_may(settings, act, request.by)
+    elif isinstance(request, RepartitionRequest):
+        check_may(settings, request.kind, request.by)
 
 
 class AuditRequest(PipelineRequest):
@@ -455,6 +458,20 @@ class CompactionRequest(PipelineRequest):
         validation_alias="all",
         description="Also of state that is not due, where there is something.",
     )
+
+
+class RepartitionRequest(RunRequest):
+    """Bring the state of a pipeline's tables to another number of partitions."""
+
+    job = "tidemark.streaming.jobs.repartition_state"
+    kind = "repartition"
+
+    partitions: int = Field(ge=1, le=100_000, description="How many each store is to have.")
+    tables: tuple[str, ...] = Field(
+        default=(),
+        description="Only this table. Can be given several times. Default: all with state.",
+    )
+    reason: str | None = Field(default=None, description="Why; it is kept.")
 
 
 class StateRequest(PipelineRequest):

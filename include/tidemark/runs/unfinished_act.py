@@ -1,5 +1,6 @@
-"""A rewind, a retraction, an erasure, a replay of rejects, the following of changes of the source
-or a rename that was begun and not finished: nothing else of the pipeline runs meanwhile.
+"""A rewind, a retraction, an erasure, a replay of rejects, the following of changes of the source,
+a rename or a repartition of state that was begun and not finished: nothing else of the pipeline
+runs meanwhile.
 
 Its tables do not fit each other until it is done: a run would read rows twice, or leave some out.
 So a file names the act that works, and whoever takes the pipeline's lease looks for it. All kinds
@@ -15,6 +16,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import (
     ErasureUnfinished,
     RenameUnfinished,
+    RepartitionUnfinished,
     ReplayUnfinished,
     RetractionUnfinished,
     RewindUnfinished,
@@ -35,6 +37,7 @@ class ActKind(StrEnum):
     FOLLOWING = "following"
     ERASURE = "erasure"
     RENAME = "rename"
+    REPARTITION = "repartition"
 
 
 _UNFINISHED = {
@@ -44,6 +47,7 @@ _UNFINISHED = {
     ActKind.FOLLOWING: RetractionUnfinished,
     ActKind.ERASURE: ErasureUnfinished,
     ActKind.RENAME: RenameUnfinished,
+    ActKind.REPARTITION: RepartitionUnfinished,
 }
 
 
@@ -59,7 +63,7 @@ class PipelineAct:
         if self.kind is ActKind.REWIND:
             return rewind_folder(warehouse, self.id)
         places = warehouse.places
-        if self.kind is ActKind.RENAME:
+        if self.kind in (ActKind.RENAME, ActKind.REPARTITION):
             return warehouse.file_at(places.folder)
         others = {ActKind.REPLAY: places.replays, ActKind.ERASURE: places.erasures}
         return warehouse.file_at(f"{others.get(self.kind, places.retractions)}/{self.id}")
@@ -79,6 +83,11 @@ class PipelineAct:
             # Its id: both names, and when.
             former, name, _ = self.id.split(":", 2)
             return f"Finish it: `tidemark rename {former} {name} --apply`."
+        if self.kind is ActKind.REPARTITION:
+            # Its id: how many partitions, which tables, and the run.
+            partitions = self.id.partition(":")[0]
+            asked = f"--partitions {partitions} --reason WHY --apply"
+            return f"Finish it: `tidemark state repartition {pipeline} {asked}`."
         if self.kind is ActKind.FOLLOWING:
             return f"The next run finishes it: `tidemark run {pipeline}`."
         return (

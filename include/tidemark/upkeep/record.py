@@ -1,7 +1,8 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
 housekept, one for each state store that was checked, one for each query that was compacted, one for
 each table that was maintained, and one for each rewind of a pipeline, each retraction, each
-erasure, each replay of rejects and each rename."""
+erasure, each replay of rejects and each rename, and one for each query whose state was brought to
+other partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
 REWIND, RETRACT, REPLAY, ERASE = "rewind", "retract", "replay", "erase"
-RENAME = "rename"
+RENAME, REPARTITION = "rename", "repartition"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),

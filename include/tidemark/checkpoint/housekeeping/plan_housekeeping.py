@@ -144,6 +144,11 @@ class _Shares:
     def _expired(self, store: Store) -> Expired:
         if self.first <= 0:
             return Expired()
+        partitions = self.taken.facts.partitions
+        is_former = partitions is not None and store.id.partition >= partitions
+        if is_former and store.newest < self.first:
+            files = (file.name for found in store.files.values() for file in found)
+            return Expired((*store.shared, *files))
         return expired_files(store, self.first, self.taken.snapshots[store.id])
 
     def _sources(self) -> Share:

@@ -200,4 +200,4 @@ class CheckpointFacts:
         planned, before = self.offsets.entry(batch), self.offsets.entry((batch or 0) - 1)
         if batch == self.commits.newest or planned is None or before is None:
             return None
-        return partitions_of(planned.conf) if repartitions(before, planned) else None
+        return planned.partitions if repartitions(before, planned) else None

@@ -55,10 +55,14 @@ class OffsetEntry:
     sources: Mapping[str, str | None]
     providers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions each stateful operator has; None where that is not recorded."""
+        return partitions_of(self.conf)
+
 
 def partitions_of(conf: Mapping[str, str]) -> int | None:
-    """How many partitions each stateful operator has, as offsets record it; None where they do
-    not."""
+    """How many partitions each stateful operator has, by what offsets record."""
     recorded = conf.get(_PARTITIONS, "")
     return min(int(recorded[:_DIGITS]), MOST_PARTITIONS) or None if recorded.isdecimal() else None
 
@@ -67,7 +71,7 @@ def repartitions(before: OffsetEntry, after: OffsetEntry) -> bool:
     """Is `after` the batch of an offline repartition? It reads nothing and runs by the watermark of
     the batch before it: its offsets are that one's, with another number of partitions (class
     OfflineStateRepartitionRunner, createNewBatchFromLastCommitted)."""
-    numbers = partitions_of(before.conf), partitions_of(after.conf)
+    numbers = before.partitions, after.partitions
     if None in numbers or numbers[0] == numbers[1]:
         return False
     conf = {**before.conf, _PARTITIONS: after.conf[_PARTITIONS]}

@@ -76,6 +76,12 @@ def _replaying(state: StateCheck) -> tuple[StoreId, ...]:
 
 
 def _refusal(diagnosis: Diagnosis, state: StateCheck) -> str | None:
+    problems = (_unsupported(store.store) for store in state.stores)
+    return refused_by(diagnosis) or next((problem for problem in problems if problem), None)
+
+
+def refused_by(diagnosis: Diagnosis) -> str | None:
+    """Why no state of a checkpoint may be written that was judged so; None where it may."""
     match diagnosis.verdict:
         case CheckpointVerdict.KILLED:
             return (
@@ -88,8 +94,7 @@ def _refusal(diagnosis: Diagnosis, state: StateCheck) -> str | None:
         case CheckpointVerdict.UNKNOWN:
             unknown = (f.known for f in diagnosis.findings if f.severity is Severity.UNKNOWN)
             return f"What decides is not known here: {next(unknown, diagnosis.sentence)}"
-    problems = (_unsupported(store.store) for store in state.stores)
-    return next((problem for problem in problems if problem), None)
+    return None
 
 
 def _unsupported(store: StoreInventory) -> str | None:

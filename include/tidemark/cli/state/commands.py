@@ -16,9 +16,16 @@ from tidemark.cli.console import report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.help import Group
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, SettingsFile, absolute, asked_pipeline, asks
+from tidemark.cli.options import (
+    Apply,
+    Master,
+    SettingsFile,
+    absolute,
+    asked_pipeline,
+    asks,
+)
 from tidemark.cli.spark_log import temporary_log
-from tidemark.runs.requests import CompactionRequest, StateRequest
+from tidemark.runs.requests import CompactionRequest, RepartitionRequest, StateRequest
 from tidemark.runs.results.looks import StateRows
 
 state = typer.Typer(
@@ -59,6 +66,25 @@ def compact(
     from tidemark.cli.state.compact import compact_pipeline
 
     raise typer.Exit(compact_pipeline(request, apply, json, master))
+
+
+@state.command()
+@asks(RepartitionRequest)
+def repartition(
+    request: RepartitionRequest,
+    apply: Apply = False,
+    json: Json = False,
+    master: Master = "local[*]",
+) -> None:
+    """Bring RocksDB's state to another number of partitions, without a new generation.
+
+    Only --apply starts Spark, and takes the pipeline's lease. The state is read before and after:
+    where it is not the same, it stays as it was. Killed in the middle, no run starts until the
+    same command does the rest. Then `advanced.shuffle_partitions` can say the number.
+    """
+    from tidemark.cli.state.repartition import repartition_pipeline
+
+    repartition_pipeline(request, apply, json, master)
 
 
 @state.command("read")

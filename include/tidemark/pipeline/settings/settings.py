@@ -55,7 +55,7 @@ _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\|^\x00-\x1f\x7f]")
 # What changes numbers, by the name of its command; a migration may be rolled back.
 ACTS = (
     *("accept", "backfill", "erase", "migrate", "remove", "rename", "replay", "retract"),
-    "rewind",
+    *("repartition", "rewind"),
 )
 
 

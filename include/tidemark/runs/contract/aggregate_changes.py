@@ -174,6 +174,8 @@ def _settings(query: str, old: dict[str, str], new: dict[str, str]) -> Iterator[
         if before != after:
             what = _IN_THE_FILE.get(name, name)
             reason = "A checkpoint keeps what its first batch ran with"
+            if name == PARTITIONS:
+                reason = "A checkpoint keeps its number; `tidemark state repartition` changes it"
             yield Difference(query, what, before, after, ChangeVerdict.NO_EFFECT, reason)
 
 
