@@ -100,7 +100,10 @@ def at_last(place: KindPlace) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def store(spark: SparkSession) -> Iterator[None]:
-    with in_rocksdb(spark):
+    """RocksDB, and adaptive plans, which a pipeline's file may ask for."""
+    from tidemark.streaming.run.aggregate import settings_of
+
+    with in_rocksdb(spark), settings_of(spark, {"spark.sql.adaptive.enabled": "true"}):
         yield
 
 

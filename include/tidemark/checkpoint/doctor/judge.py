@@ -207,6 +207,8 @@ def _sentence(verdict: CheckpointVerdict, facts: CheckpointFacts, findings: list
                 f"Batch {batch - 1} is done, but no batch has applied the watermark that it left: "
                 f"batch {batch} will, with the next rows."
             )
+        case CheckpointVerdict.KILLED if facts.repartitioning is not None:
+            return f"Batch {batch} repartitions the state, and did not end: no query starts."
         case CheckpointVerdict.KILLED:
             return f"Batch {batch} was planned and not committed: it runs again as it was planned."
         case CheckpointVerdict.UNKNOWN:

@@ -30,12 +30,15 @@ from tidemark.runs.results.repartition_result import QueryRepartition
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.repartition import repartition
 from tidemark.streaming.operators.fold_processor import VARIABLE
+from tidemark.streaming.run.aggregate import settings_of
 from tidemark.streaming.state.stored import Held, StateOf, held, stored_rows
 
 Repartition = Callable[[SparkSession, FilePlace, int], None]
 # Of each store by its name, or variable.
 Stores = dict[str, Held]
 _INDEXED = "-keyWithIndexToValue"
+# An adaptive plan of a store without rows may have no task for some partition, and so no file.
+_EACH_PARTITION = {"spark.sql.adaptive.enabled": "false"}
 
 
 def repartition_state(
@@ -55,7 +58,8 @@ def repartition_state(
     try:
         before = _stores(spark, facts, batch, former.partitions)
         if facts.commits.newest == batch:
-            by(spark, checkpoint, partitions)
+            with settings_of(spark, _EACH_PARTITION):
+                by(spark, checkpoint, partitions)
         after = _stores(spark, facts, batch + 1, partitions)
         _compare(facts.uri, batch, before, after)
     except (Py4JError, PySparkException) as error:
