@@ -13,6 +13,7 @@ from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import NOW, diagnosis_of, facts_of, remove, write
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping, plan_checkpoint
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
@@ -22,6 +23,7 @@ from tidemark.checkpoint.state.plan_repartition import (
     plan_repartition,
 )
 from tidemark.pipeline.model import StateLimits
+from tidemark.storage.file_place import FilePlace
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 LAST = 7
@@ -135,3 +137,18 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     checkpoint = unpack("4.2.0/aggregate-rocksdb", tmp_path)
     remove(checkpoint / f"state/0/1/{LAST + 1}.zip")
     assert "damaged" in str(plan_of(checkpoint).refused)
+
+
+def test_partitions_that_are_gone_go_once_no_kept_batch_needs_them(tmp_path: Path) -> None:
+    checkpoint = committed(tmp_path, 1)
+    former = checkpoint / "state/0/1"
+    for log in ("offsets", "commits"):
+        shutil.copy(checkpoint / f"{log}/{LAST + 1}", checkpoint / f"{log}/{LAST + 2}")
+    shutil.copy(checkpoint / f"state/0/0/{LAST + 2}.zip", checkpoint / f"state/0/0/{LAST + 3}.zip")
+    for batches, stay in ((2, True), (1, False)):
+        plan = plan_checkpoint(FilePlace(str(checkpoint)), batches, NOW)
+        assert plan.refused is None
+        carry_out_housekeeping(plan, FilePlace(str(checkpoint)))
+        left = [file for file in former.rglob("*") if file.is_file() and file.suffix != ".crc"]
+        assert bool([file for file in left if file.suffix in (".zip", ".sst")]) == stay
+    assert diagnosis_of(checkpoint).verdict is not CheckpointVerdict.DAMAGED

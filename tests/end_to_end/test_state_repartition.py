@@ -37,7 +37,6 @@ from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.result_file import write_result
-from tidemark.upkeep.pipeline_housekeeping import keep_checkpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,23 +278,6 @@ def test_killed_while_it_is_taken_back_a_repetition_does_it(
     story.goes_on(place)
 
 
-def test_partitions_that_are_gone_go_once_no_kept_batch_needs_them(
-    spark: SparkSession, story: Story
-) -> None:
-    place = story.again(keep_batches=2)
-    repartitioned(spark, place, 1)
-    former = checkpoint(place) / "state/0/1"
-    assert [*former.glob("*.zip")] or [*former.glob("*.changelog")]
-    for number in (3, 4):
-        place.land_rows(f"{number}.json", [event(1000 + 100 * number, "y")])
-        succeed(spark, place, f"run-{number}")
-    now = datetime.now(UTC)
-    keep_checkpoints(place.pipeline, place.settings, place.warehouse, "kept", now)
-    assert [*former.glob("*.zip"), *former.glob("*.changelog"), *former.glob("*.delta")] == []
-    assert doctor_of(place).verdict is CheckpointVerdict.CLEAN_END
-    assert repartitioned(spark, place, 2).queries[TABLE].rows > 0
-
-
 def _refused(spark: SparkSession, place: KindPlace, partitions: int, **asked: Any) -> str:
     before = files_of(checkpoint(place)) if checkpoint(place).exists() else {}
     error = repartition_warm(spark, place, partitions, **asked).error
@@ -322,7 +304,7 @@ def test_what_cannot_be_done_is_refused_in_words_and_nothing_is_written(
     commit.write_bytes(data)
     land_third(place)
     held = succeed(spark, place, "run-2", hold=True)
-    write_result(held, place.places.result("run-2"), {})
+    write_result(place.places.result("run-2"), held, {})
     assert "run-2 of clicks is held" in _refused(spark, place, 3)
     recomputed = rocksdb(tmp_path / "other", "windows-append-recomputed")
     recomputed.land_rows("0.json", [event(1)])
