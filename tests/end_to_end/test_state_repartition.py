@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from tests.checkpoint.damaged import remove, write
+from tests.checkpoint.damaged import kinds, remove, write
 from tests.kit.killed import Killed, killed
 from tests.kit.repartitioning import in_rocksdb, repartition_warm, repartitioned
 from tests.kit.running import run_warm, sorted_rows, succeed
@@ -119,7 +119,7 @@ def test_a_pipeline_with_other_partitions_between_its_runs_is_as_one_left_alone(
             one.land_rows(f"{number}.json", landing)
             succeed(spark, one, f"run-{number}")
         assert place.known() == twin.known()
-        assert doctor_of(place).findings == doctor_of(twin).findings
+        assert kinds(doctor_of(place)) == kinds(doctor_of(twin))
         if partitions is not None:
             result = repartitioned(spark, place, partitions, run_id=f"act-{number}")
             assert result.queries[TABLE].after == partitions
