@@ -46,7 +46,5 @@ def repartition_lines(result: RepartitionResult) -> Iterator[str]:
             f"{name}: {one.before:,} to {one.after:,} partitions in {one.seconds:.1f} s; "
             f"{one.rows:,} rows of state are the same before and after"
         )
-    if result.queries:
-        counts = {one.after for one in result.queries.values()}
-        for number in counts:
-            yield f"in the pipeline's file: advanced: {{shuffle_partitions: {number}}}"
+    for number in {one.after for one in result.queries.values()}:
+        yield f"in the pipeline's file: advanced: {{shuffle_partitions: {number}}}"
