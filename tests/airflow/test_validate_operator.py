@@ -94,6 +94,7 @@ def test_the_place_of_the_data_docs_goes_to_xcom(held: Held) -> None:
     assert Path(docs).is_file()
 
 
+@pytest.mark.slow
 def test_a_link_leads_to_the_data_docs_also_where_a_check_failed(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def histories(draw: st.DrawFn) -> tuple[Store, int]:
     return store(" ".join(changes + fulls), empty=" ".join(empty)), draw(st.integers(1, newest))
 
 
+@pytest.mark.slow
 @given(histories(), st.data())
 def test_any_part_of_what_goes_changes_nothing_for_a_kept_version(
     history: tuple[Store, int], data: st.DataObject

@@ -119,6 +119,7 @@ def test_what_came_behind_the_plan_is_asked_under_the_lease(tmp_path: Path) -> N
     assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
 
 
+@pytest.mark.slow
 def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -> None:
     place = written(tmp_path / "root")
     for name in ("landing", "ops", "../root", "nobody"):

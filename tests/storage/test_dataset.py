@@ -175,6 +175,7 @@ def test_the_first_and_the_last_time_of_the_calendar_are_found(
     _each_is_found(tmp_path, pa.array([first, last], pa.timestamp("us", "UTC" if zone else None)))
 
 
+@pytest.mark.slow
 def test_rows_with_times_are_found_whatever_delta_tells_of_their_bounds(tmp_path: Path) -> None:
     random, first = Random(1), datetime(1, 1, 1, tzinfo=UTC)
     micros = [random.randrange(9_998 * 365 * 86_400 * 10**6) for _ in range(200)]

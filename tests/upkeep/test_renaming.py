@@ -220,6 +220,7 @@ def test_killed_anywhere_its_table_reads_the_bronze_that_it_joins_with(
     assert query.who == f"the query of per_10m of {name}"
 
 
+@pytest.mark.slow
 def test_what_would_not_be_exact_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     place = written(tmp_path / "root")
     folder, file = Path(place.places.folder), place.root / "pipelines" / f"{NAME}.yaml"

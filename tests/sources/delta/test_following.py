@@ -98,6 +98,7 @@ def read(table: SourceTable, found: SourceChange) -> dict[str, str]:
     return rows
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 def test_it_is_the_difference_of_two_snapshots_whatever_came_between(
     tmp_path_factory: pytest.TempPathFactory, draw: Random
