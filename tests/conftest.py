@@ -8,6 +8,7 @@ marked `engine` here, and so is what needs the broker: `make test-fast` leaves t
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -173,6 +174,8 @@ def part_of(nodeid: str) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     short = "not long" in config.option.markexpr or config.getoption("part") == SECOND
     settings.load_profile("short" if short else "all")
+    # Of connections that end with the process, when what a test has caught is closed.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 # Which group each test belongs to that needs Spark: collected by the test processes, read by the
