@@ -522,10 +522,13 @@ class Campaign:
         gone: Mapping[int, Row] | None = None,
         came: Mapping[int, Row] | None = None,
         of_rejects: bool = False,
+        of_next_batch: bool = False,
     ) -> None:
+        """`of_next_batch`: it goes wherever that goes."""
         held = self.held
         rejects_batch = held.rejects_batch if of_rejects else None
-        act = Act(name, gone or {}, came or {}, held.bronze_batch, rejects_batch)
+        batch = self.batches + 1 if of_next_batch else held.bronze_batch
+        act = Act(name, gone or {}, came or {}, batch, rejects_batch)
         self.acts.append(act)
         act.redo(held)
 

@@ -146,7 +146,7 @@ class FollowedCampaign(Campaign):
             return
         if gone := self._leaving():
             self.followed.update(gone.keys())
-            self._acted(f"followed {len(self.acts)}", gone=gone)
+            self._acted(f"followed {len(self.acts)}", gone=gone, of_next_batch=True)
         new = {one: row for one, row in self.source.items() if held.seen.get(one) != row}
         held.read |= {row["name"]: run for row in new.values()}
         accepted = {one: row for one, row in new.items() if row["at"] is not None}
