@@ -23,6 +23,8 @@ from tidemark.storage.delta.written_files import add_files, write_parquet
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import stat_files
 
+NOTE = RecomputedNote(cause="late", run="run")
+
 
 def test_a_local_table_is_read_without_python_in_arrows_threads(tmp_path: Path) -> None:
     """Such a thread aborts the process where it closes a file while the interpreter ends."""
@@ -107,8 +109,7 @@ def test_rows_of_files_whose_texts_the_log_does_not_tell_are_found_by_them(tmp_p
             continue
         table = place.existing()
         files = write_parquet(rows, place, f"{number}", rows.schema, ["part"])
-        note = RecomputedNote(cause="late", run="run")
-        add_files(table, files, "the rows", Transaction("query", number), note)
+        add_files(table, files, "the rows", Transaction("query", number), NOTE)
     known = dataset_of(place.existing())
     for asked, found in (
         (ds.field("text") == "a", 3),
@@ -182,6 +183,27 @@ def test_rows_with_times_are_found_whatever_delta_tells_of_their_bounds(tmp_path
     micros += [2025 * 365 * 86_400 * 10**6 + random.randrange(10**6) for _ in range(100)]
     values = [first + timedelta(microseconds=one) for one in micros]
     _each_is_found(tmp_path, pa.array(values, pa.timestamp("us", "UTC")))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")])
+def test_files_with_days_and_times_outside_the_calendar_are_added_and_found(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    """As those that a derived column has of milliseconds, which it takes for seconds."""
+    place = TablePlace(str(tmp_path), {})
+    of_kind = pa.int32() if kind == pa.date32() else pa.int64()
+    a_day = 1 if kind == pa.date32() else 86_400 * 10**6
+    days = (-719_163, 0, 2_932_897)  # the last one before 0001-01-01, the first behind 9999-12-31
+    values = pa.array([day * a_day for day in days], of_kind).view(kind)
+    rows = pa.table({"n": [1, 2, 3], "v": values})
+    DeltaTable.create(place.uri, rows.schema)
+    files = write_parquet(rows, place, "0", rows.schema, [])
+    add_files(place.existing(), files, "the rows", Transaction("query", 0), NOTE)
+    known = dataset_of(place.existing())
+    for number, value in enumerate(values, 1):
+        found = known.to_table(columns=["n"], filter=ds.field("v") == value)
+        assert found["n"].to_pylist() == [number]
+    assert not [*known.get_fragments(filter=ds.field("n") == 4)]
 
 
 def _each_is_found(place: Path, values: pa.Array[Any]) -> None:

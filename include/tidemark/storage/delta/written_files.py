@@ -44,7 +44,7 @@ class WrittenFile:
     """One file: its path below the table, its rows, and how many nulls each column has.
 
     `lowest` and `highest` have the columns of whole numbers, dates and timestamps (UTC) whose
-    footer tells them, as JSON has them.
+    footer tells them within the years 1 to 9999, as JSON has them.
     """
 
     path: str
@@ -308,7 +308,11 @@ def _written(path: str, facts: FileFacts, footer: pq.FileMetaData) -> WrittenFil
             continue
         valued = [one for one in groups if one.num_values]
         if valued and all(one.has_min_max for one in valued):
-            ends: list[Any] = [value for one in valued for value in (one.min, one.max)]
+            try:
+                ends: list[Any] = [value for one in valued for value in (one.min, one.max)]
+            except (OverflowError, ValueError):
+                # Days and times outside the years 1 to 9999, which no value of Python can be.
+                continue
             low, high = _as_json(min(ends)), _as_json(max(ends))
             if low is not None and high is not None:
                 lowest[name], highest[name] = low, high
