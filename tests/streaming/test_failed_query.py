@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from tidemark.errors import DataDamaged, RunFailed, TidemarkError
+from tidemark.errors import DataDamaged, RunFailed, SourceNotFound, TidemarkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,3 +119,26 @@ def test_a_data_file_that_is_gone_is_named_and_no_retry_helps(
 def test_an_error_of_ours_stays_what_it_is(failing: Callable[[Write], TidemarkError]) -> None:
     error = RunFailed("The disk is away. Look at it.")
     assert failing(lambda rows, batch: deep(error)) is error
+
+
+def test_a_query_that_cannot_be_started_leaves_no_other_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tidemark.streaming.run import steps
+    from tidemark.streaming.run.queries import Running
+
+    at_work, lacking = Mock(), SourceNotFound("The bronze of other has no column 'x' yet.")
+
+    def start(spark: object, plan: str, progress: object) -> Running:
+        if plan == "joined":
+            raise lacking
+        return Running(at_work)
+
+    monkeypatch.setattr(steps, "_query", lambda table: table)
+    monkeypatch.setattr(steps, "tick_clocks", lambda plan: ())
+    monkeypatch.setattr(steps, "start_aggregate", start)
+    tables = cast("Any", {"windows": "windows", "joined": "joined"})
+    with pytest.raises(SourceNotFound) as raised:
+        steps._aggregate(cast("Any", None), tables, cast("Any", None))
+    assert raised.value is lacking
+    at_work.awaitTermination.assert_called_once_with()

@@ -56,7 +56,7 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.recompute.following import follow_source
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
-from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
+from tidemark.streaming.run.queries import Running, await_all, clocks_observed, end_of
 from tidemark.streaming.run.recomputed_singly import failing_among, verdict_rows
 from tidemark.streaming.run.repair import Repair, repair
 from tidemark.streaming.sources.streams import streamed_source
@@ -135,7 +135,16 @@ def _aggregate(spark: SparkSession, tables: Mapping[str, TableRun], progress: Pr
     while names:
         plans = [_query(tables[name]) for name in names]
         ticks = [tick_clocks(plan) for plan in plans]
-        started = [start_aggregate(spark, plan, progress) for plan in plans]
+        started: list[Running] = []
+        try:
+            for plan in plans:
+                running = start_aggregate(spark, plan, progress)
+                started.append(running)
+        except TidemarkError:
+            # With this error the lease goes back in order, and others write.
+            for running in started:
+                end_of(running)
+            raise
         failed = [
             (plan, failure)
             for plan, running in zip(plans, started, strict=True)
