@@ -14,8 +14,10 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from typer.testing import CliRunner
 
 from tests.kit.running import Place, clicks
+from tests.operators.contract.joins import join_table, partner_pipeline
 from tidemark.cli.main import app
 from tidemark.errors import LeaseLost, PipelineChanged
+from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
 from tidemark.runs.contract.contract import Contract, read_contract
@@ -249,6 +251,36 @@ def test_a_query_whose_first_batch_a_table_holds_is_refused_other_measures(place
     commit(place, place.places.changes("per_10m", 1), "per_10m", 0)
     with pytest.raises(PipelineChanged, match="needs a new generation"):
         started(place, content(SWAPPED))
+
+
+def joining(place: Place, other: str | None) -> Pipeline:
+    """The pipeline, whose table joins with another one."""
+    if other is None:
+        return place.pipeline
+    table = join_table("left")
+    joined = {"join": table.join.model_copy(update={"other": other}), "measures": MEASURES}
+    changed = {
+        "tables": {"per_10m": table.model_copy(update=joined)},
+        "partners": {other: partner_pipeline().as_partner()},
+    }
+    return place.pipeline.model_copy(update=changed)
+
+
+@pytest.mark.parametrize(
+    ("planned", "asked", "what"),
+    [("orders", "views", "join.with"), (None, "orders", "window"), ("orders", None, "window")],
+)
+def test_a_first_batch_that_was_left_is_not_repeated_over_other_bronzes(
+    place: Place, planned: str | None, asked: str | None, what: str
+) -> None:
+    """Its offsets name those that it was planned over, and the engine reads no others by them."""
+    record_contracts(admit(joining(place, planned), place.settings), place.warehouse)
+    plan(place, "ingest", 0, committed=True)
+    plan(place, "per_10m", 0, committed=False)
+    name_query(place, "per_10m")
+    found = compare_contracts(joining(place, asked), place.settings)
+    assert what in [one.what for one in found.refused]
+    assert not compare_contracts(joining(place, planned), place.settings).differences
 
 
 def test_a_batch_that_the_change_does_not_concern_needs_no_run_of_its_own(place: Place) -> None:

@@ -8,7 +8,8 @@ The life of a change:
    run is one of the content that was recorded, so that the batch ends as it was begun; the next run
    takes the change;
 4. else the new contract is recorded, before the first batch that runs by it: also before one that
-   was left with nothing committed. A content that made it fail would make it fail again.
+   was left with nothing committed, over the same bronzes. A content that made it fail would make it
+   fail again.
 Killed anywhere, the next run decides anew, from the same files: while a batch is left, nothing is
 recorded. Where only some contracts were written, no query ran by them yet.
 """
@@ -25,6 +26,8 @@ import pyarrow.compute as pc
 from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineChanged, TidemarkError
 from tidemark.gold.retention import expired_dates, rows_of_dates
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.other_inputs import other_pipelines
 from tidemark.pipeline.column_types import same_type
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
@@ -86,7 +89,7 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
             queries.append(replace(query, recorded=None))
             continue
         queries.append(query)
-        if changes and never_committed(query, warehouse):
+        if changes and never_committed(query, warehouse) and _reads_what_it_did(query):
             changes = tuple(_of_nothing(one) for one in changes)
         if query.name == INGEST and changes:
             changes = tuple(_in_bronze(changes, warehouse, query.asked.pipeline))
@@ -341,6 +344,14 @@ def never_committed(query: RecordedQuery, warehouse: Warehouse) -> bool:
     if query.name == INGEST or query.migrated or _left(query) != 0:
         return False
     return query.checkpoint.last_batch("commits") is None and not left_begun(query, warehouse)
+
+
+def _reads_what_it_did(query: RecordedQuery) -> bool:
+    """Does a table's query ask for the bronzes that its first batch was planned over? The offsets
+    name these, and the engine goes on with no others."""
+    contracts = query.recorded or query.asked, query.asked
+    before, after = (other_pipelines(operator_of(one.pipeline, query.name)) for one in contracts)
+    return before == after
 
 
 def _left(query: RecordedQuery) -> int | None:
