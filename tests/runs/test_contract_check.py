@@ -421,6 +421,29 @@ def test_a_new_column_that_a_killed_run_has_made_already_is_safe(
     assert "safe. Rows of before have null there" in told
 
 
+@pytest.mark.parametrize("was_removed", [False, True])
+@pytest.mark.parametrize("where", ["columns", "derive"])
+def test_a_column_that_differs_by_its_case_alone_from_one_of_bronze_is_refused(
+    place: Place, where: str, was_removed: bool
+) -> None:
+    def named(name: str | None) -> dict[str, Any]:
+        known = {"columns": clicks()["source"]["columns"], "derive": {}}
+        known[where] |= {} if name is None else {name: "string" if where == "columns" else "key"}
+        return content(source=content()["source"] | known)
+
+    started(place, named("page"))
+    plan_all(place)
+    bronze_has(place, None)
+    if was_removed:
+        started(place, named(None))
+    with pytest.raises(
+        PipelineChanged, match=f"source.{where}.Page: none → .*: not allowed"
+    ) as told:
+        started(place, named("Page"))
+    assert "`page`" in str(told.value)
+    started(place, named("page"))
+
+
 def test_what_a_run_would_refuse_anyway_is_not_let_through_by_an_acceptance(place: Place) -> None:
     started(place)
     plan_all(place)

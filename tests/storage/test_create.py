@@ -158,3 +158,15 @@ def test_a_changed_type_is_a_mismatch_also_where_columns_may_be_added(
     with pytest.raises(TableMismatch, match="key: the table has string, the pipeline long"):
         ensure_table(place, replace(spec, schema_json=wanted, may_add=None))
     assert DeltaTable(place.uri).version() == 0
+
+
+def test_a_column_whose_name_differs_by_its_case_alone_is_a_mismatch_where_columns_may_be_added(
+    place: TablePlace, spec: TableSpec
+) -> None:
+    ensure_table(place, spec)
+    wanted = columns(day="date", key="string", price=DECIMAL, place=STRUCT, At="timestamp")
+    with pytest.raises(TableMismatch) as told:
+        ensure_table(place, replace(spec, schema_json=wanted, may_add=None))
+    (said,) = str(told.value).splitlines()[1:-1]
+    assert said == "  At: the table has at, which differs by its case alone"
+    assert DeltaTable(place.uri).version() == 0

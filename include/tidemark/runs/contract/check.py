@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineChanged, TidemarkError
@@ -31,6 +32,7 @@ from tidemark.operators.other_inputs import other_pipelines
 from tidemark.pipeline.column_types import same_type
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import same_column
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
@@ -186,12 +188,24 @@ def _added_again(
     changes: tuple[Difference, ...], warehouse: Warehouse, asked: Pipeline
 ) -> Iterator[Difference]:
     """Changes of the ingest, where a new column may be one of before, whose values bronze has. One
-    without values is new: a run that was killed before it recorded the change has made it."""
+    without values is new: a run that was killed before it recorded the change has made it. Bronze
+    cannot get one that differs by its case alone from one of its own."""
     names = {f"source.columns.{name}": name for name in asked.source.columns}
     names |= {f"source.derive.{name}": name for name in asked.source.derive}
     for one in changes:
         is_new = one.verdict is ChangeVerdict.SAFE and one.before == "none" and one.what in names
-        if is_new and _has_values(warehouse.bronze, names[one.what]):
+        bronze = warehouse.bronze.open() if is_new else None
+        known = {} if bronze is None else column_types(bronze)
+        former = next((name for name in known if same_column(name, names[one.what])), None)
+        if bronze is None or former is None:
+            yield one
+        elif former != names[one.what]:
+            reason = (
+                f"Bronze has the column `{former}`, maybe of a former file, and no table has two "
+                "whose names differ by their case alone. Give it that name, or another one"
+            )
+            yield replace(one, verdict=ChangeVerdict.NOT_ALLOWED, reason=reason)
+        elif _has_values(bronze, former):
             reason = (
                 "Bronze has values of a former column of this name, and keeps them beside what is "
                 "read from now on: keys, measures and `where` over it mix both meanings, in "
@@ -202,10 +216,7 @@ def _added_again(
             yield one
 
 
-def _has_values(place: TablePlace, column: str) -> bool:
-    bronze = place.open()
-    if bronze is None or column not in column_types(bronze):
-        return False
+def _has_values(bronze: DeltaTable, column: str) -> bool:
     values: Any = pc.field(column).is_valid()
     return bool(dataset_of(bronze).head(1, columns=[column], filter=values).num_rows)
 

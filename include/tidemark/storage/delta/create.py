@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import TableMismatch
+from tidemark.pipeline.names import same_column
 from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.place import TablePlace
 
@@ -85,10 +86,13 @@ def check_columns(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None
     changed = [name for name in wanted if name in found and wanted[name] != found[name]]
     added = wanted if spec.may_add is None else spec.may_add
     missing = [name for name in wanted if name not in found and name not in added]
+    # A table of Delta has no two columns whose names differ by their case alone.
+    lacking = [name for name in wanted if name not in found and name not in missing]
+    alike = {name: one for name in lacking for one in found if same_column(name, one)}
     # What grows with the pipeline keeps the columns that it no longer has.
     extra = [] if spec.may_add is None else [name for name in found if name not in wanted]
-    if changed or missing or extra:
-        raise TableMismatch(_mismatch(place.uri, wanted, found, changed, missing, extra))
+    if changed or alike or missing or extra:
+        raise TableMismatch(_mismatch(place.uri, wanted, found, changed, alike, missing, extra))
 
 
 @commit_point(
@@ -117,11 +121,15 @@ def _mismatch(
     wanted: dict[str, Any],
     found: dict[str, Any],
     changed: list[str],
+    alike: Mapping[str, str],
     missing: list[str],
     extra: list[str],
 ) -> str:
     lines = [f"The table {uri} does not fit the pipeline file:"]
     lines += [f"  {n}: the table has {found[n]}, the pipeline {wanted[n]}" for n in changed]
+    lines += [
+        f"  {n}: the table has {one}, which differs by its case alone" for n, one in alike.items()
+    ]
     lines += [f"  {n}: {wanted[n]}, not in the table" for n in missing]
     lines += [f"  {n}: {found[n]}, not in the pipeline" for n in extra]
     return "\n".join(lines) + (
