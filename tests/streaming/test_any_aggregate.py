@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from datetime import date
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -178,3 +179,20 @@ def test_a_measure_of_distinct_values_that_fails_is_a_verdict_on_its_row_alone(
     assert [(row["of"], row["n"]) for row in found] == [(3, 19), (None, 1), (5, 16)]
     failed = "of: 10 div (count(distinct v) - 1) failed"
     assert [row["_failure"] for row in found] == [None, failed, None]
+
+
+def test_a_measure_whose_day_lies_outside_the_calendar_is_a_verdict_on_its_row_alone(
+    spark: SparkSession,
+) -> None:
+    from tidemark.streaming.operators.measures import measured
+
+    rows = spark.range(2).selectExpr("id as k", "date_add(date '9999-12-31', cast(id as int)) as v")
+    asked = {"last": "max(v)", "all": "array(max(v))", "day": "day(max(v))"}
+    found = measured(rows.groupBy("k"), asked, rows, exact=True).orderBy("k").collect()
+    assert [(row["last"], row["all"], row["day"]) for row in found] == [
+        (date.max, [date.max], 31),
+        (None, None, 1),
+    ]
+    said = "failed: its day or time lies outside the years 1 to 9999"
+    failed = f"last: max(v) {said}; all: array(max(v)) {said}"
+    assert [row["_failure"] for row in found] == [None, failed]

@@ -147,6 +147,41 @@ def test_a_branch_that_a_row_does_not_take_does_not_fail_it(spark: SparkSession)
     assert told(rows_of(spark, (0,), (5,), (None,)), source) == [(-1, 0), (20, 5), "known"]
 
 
+# By expression: the last `n` within the years 1 to 9999, and the first one that is not.
+FAR = {
+    "date_add(date '9999-12-31', cast(n as int))": (0, 1),
+    "date_add(date '0001-01-01', cast(n as int))": (0, -1),
+    "timestamp_millis(n)": (253_402_300_799_999, 253_402_300_800_000),
+    "timestamp_micros(n)": (-62_135_596_800_000_000, -62_135_596_800_000_001),
+    "array(null, date_add(date '9999-12-31', cast(n as int)))": (0, 1),
+    "array(named_struct('a b', array(timestamp_millis(n)), 'c', n))": (0, 1_700_000_000_000_000),
+    "map(timestamp_seconds(n), 1)": (0, 1_700_000_000_000),
+    "map(1, timestamp_seconds(n))": (0, 1_700_000_000_000),
+}
+
+
+@pytest.mark.parametrize(("sql", "ends"), FAR.items(), ids=FAR)
+def test_a_day_or_a_time_outside_the_calendar_is_a_failure(
+    spark: SparkSession, sql: str, ends: tuple[int, int]
+) -> None:
+    from tidemark.streaming.derive import derived
+
+    within, beyond = ends
+    source = source_of(far=sql, text="cast(far as string)")
+    rows = rows_of(spark, (within,), (beyond,), (None,) if "map(" not in sql else (within,))
+    found = derived(rows, source).selectExpr("_failed.column", "far is null", "text is null")
+    null = "map(" not in sql and "array(" not in sql
+    assert [tuple(row) for row in found.collect()] == [
+        (None, False, False),
+        ("far", True, True),
+        (None, null, null),
+    ]
+    (detail,) = details(rows, source)
+    assert detail == (
+        f"far: {sql} failed: its day or time lies outside the years 1 to 9999 (n = {beyond})"
+    )
+
+
 def test_an_expression_too_long_for_one_method_tells_its_rows(spark: SparkSession) -> None:
     parts = [f"cast(substring(s, {at % 5 + 1}, 1) as int) * {at}" for at in range(120)]
     source = source_of(long=" + ".join(parts))

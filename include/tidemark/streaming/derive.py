@@ -23,6 +23,7 @@ from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.model import RowRule, Source
 from tidemark.pipeline.reasons import EXPRESSION
 from tidemark.streaming.arrow_rows import frame_of
+from tidemark.streaming.beyond_calendar import BEYOND, beyond_calendar
 from tidemark.streaming.engine.quiet import quiet
 from tidemark.streaming.engine.tried import tried_in
 
@@ -43,7 +44,7 @@ def derived(rows: DataFrame, source: Source) -> DataFrame:
     `rows` have the source's columns, whose own values do not fail. On a row that failed every
     derived column is null, and `_failed` holds the `reason` of a reject, the `column` that failed
     first, the `values` of the columns that it reads, as text, and their `kind`: rows of one kind
-    fail alike.
+    fail alike. A value with a day or time outside the years 1 to 9999 is a failure too.
 
     An `Error` of the JVM is no failure of a row: a stack or a heap that was too small ends the job.
     """
@@ -55,8 +56,10 @@ def derived(rows: DataFrame, source: Source) -> DataFrame:
     rows = rows.withColumn(FAILED, F.lit(None).cast("string"))
     for name, sql in source.derive.items():
         rows = rows.withColumn(_TRIED, tried(F.expr(sql), failed.isNull()))
-        first = F.when(F.col(_TRIED).isNull(), F.coalesce(failed, F.lit(name)))
-        rows = rows.withColumns({name: F.col(_TRIED)["value"], FAILED: first}).drop(_TRIED)
+        value, kind = F.col(_TRIED)["value"], rows.select(f"{_TRIED}.value").schema[0].dataType
+        fails = F.col(_TRIED).isNull() | beyond_calendar(value, kind)
+        first = F.when(fails, F.coalesce(failed, F.lit(name)))
+        rows = rows.withColumns({name: value, FAILED: first}).drop(_TRIED)
     values = [F.when(failed.isNull(), _column(name)).alias(name) for name in source.derive]
     return rows.select(*own, *values, _failure(_types(rows), source).alias(FAILED))
 
@@ -207,18 +210,21 @@ def _messages(failed: DataFrame, source: Source) -> dict[int, str]:
 
 
 def _said_of(row: DataFrame, source: Source, name: str) -> str | None:
-    """What the engine says when it evaluates an expression on one row; None where it does not
-    fail."""
+    """What the engine says when it evaluates an expression on one row, or we of its value; None
+    where it does not fail."""
     for column in takewhile(lambda column: column != name, source.derive):
         row = row.withColumn(column, F.expr(source.derive[column]))
+    value = F.expr(_expressions(source)[name])
     try:
         with quiet():
-            row.select(F.expr(_expressions(source)[name])).collect()
+            beyond = beyond_calendar(value, row.select(value).schema[0].dataType)
+            # In Arrow, as Python has no value that is one.
+            told = row.select(value.alias("value"), beyond.alias("beyond")).toArrow()
     except PySparkException as error:
         return _cut(error.getMessage() or str(error), _SHOWN_MESSAGE)
     except Py4JJavaError as error:
         return _cut(str(error.java_exception), _SHOWN_MESSAGE)
-    return None
+    return BEYOND if told["beyond"][0].as_py() else None
 
 
 def _cut(text: str, length: int) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, LongTy
 from tidemark.pipeline.expressions.aggregates import canonical_values
 from tidemark.pipeline.expressions.exact_sums import exact_sums
 from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.beyond_calendar import BEYOND, beyond_calendar
 from tidemark.streaming.engine.tried import tried_in
 
 _SHOWN = 240
@@ -27,20 +28,27 @@ def measured(
 
     Sums of longs are exact where that is asked and the rows are no stream: its state has longs.
 
-    A measure that cannot be evaluated (a division of one sum by another that is zero, say) is null
-    then, and FAILURE names all of these with their SQL. What fails on an input row, or in an
-    aggregate that overflows while it is put together, fails the query.
+    A measure that cannot be evaluated (a division of one sum by another that is zero, say), or has
+    a day or time outside the years 1 to 9999, is null then, and FAILURE names all of these with
+    their SQL. What fails on an input row, or in an aggregate that overflows while it is put
+    together, fails the query.
     """
     tried = tried_in(rows.sparkSession)
     # The state has the aggregates in the order in which they stand here: `rows` is the last.
     added = {name: _added(sql, rows, exact) for name, sql in measures.items()}
     columns = [tried(F.expr(sql), None).alias(name) for name, sql in added.items()]
     found = grouped.agg(*columns, F.count(F.lit(1)).alias("rows"))
-    failures = [
-        F.when(F.col(f"`{name}`").isNull(), F.lit(f"{name}: {sql[:_SHOWN]} failed"))
-        for name, sql in measures.items()
-    ]
     values = {name: F.col(f"`{name}`")["value"] for name in measures}
+    kinds = found.select(*[value.alias(name) for name, value in values.items()]).schema
+    beyond = {name: beyond_calendar(value, kinds[name].dataType) for name, value in values.items()}
+    said = {name: f"{name}: {sql[:_SHOWN]} failed" for name, sql in measures.items()}
+    failures = [
+        F.when(F.col(f"`{name}`").isNull(), F.lit(text)).when(
+            beyond[name], F.lit(f"{text}: {BEYOND}")
+        )
+        for name, text in said.items()
+    ]
+    values = {name: F.when(~beyond[name], value) for name, value in values.items()}
     failure = (
         F.nullif(F.concat_ws("; ", *failures), F.lit(""))
         if failures
