@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, quiet
 from tidemark.errors import (
@@ -42,6 +42,8 @@ from tidemark.sources.notes import (
     write_source_notes,
 )
 from tidemark.sources.planned_source import FollowedSourceHandle
+from tidemark.storage.delta.notes import IngestNote, as_metadata
+from tidemark.storage.delta.rows import Rows
 from tidemark.upkeep.accept_changes import accept_changes
 
 TABLES = {"t": {"window": {"length": "10 minutes"}, "measures": {"n": "count(*)"}}}
@@ -285,3 +287,43 @@ def test_a_plan_of_a_former_version_notes_no_key(tmp_path: Path) -> None:
     plan = json.loads(file.read_text())
     assert plan.pop("key") == ["id"]
     assert Retraction.model_validate_json(json.dumps(plan)).key is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "oldest", "of_run", "refused"),
+    [
+        (0, 1, "first", None),
+        (7, 0, "first", None),
+        (7, 1, "first", "batch 7"),
+        (0, 2, "second", None),
+        (0, 3, "second", "batch 2"),
+        (0, 5, "second", "batch 4"),
+    ],
+)
+def test_a_run_whose_first_batches_the_log_may_not_name_any_more_is_not_retracted(
+    tmp_path: Path, batch: int, oldest: int, of_run: str, refused: str | None
+) -> None:
+    """Only its later ones would go: the table has this batch in version 1, and its log goes back to
+    the oldest version."""
+    from tidemark.streaming.recompute.retraction import _batches
+
+    run = place_of(tmp_path).run("retract")
+    uri, rows = run.warehouse.bronze.uri, pa.table({"_batch": pa.array([0])})
+    DeltaTable.create(uri, rows.schema)
+    ends = {"first": (0, 2), "second": (2, 5)}
+    batches = {one: [*range(batch + a, batch + b)] for one, (a, b) in ends.items()}
+    for one, numbers in batches.items():
+        for number in numbers:
+            note = as_metadata(IngestNote(query="q", batch=number, rows=Rows(), run=one))
+            noted = CommitProperties(custom_metadata=note)
+            write_deltalake(uri, rows, mode="append", commit_properties=noted)
+    run.warehouse.bronze.existing().create_checkpoint()
+    for entry in Path(uri, "_delta_log").glob("*.json"):
+        if int(entry.stem) < oldest:
+            entry.unlink()
+    if refused is None:
+        assert _batches(run, of_run) == batches[of_run]
+        return
+    told = f"no longer tells where this run began: .*{refused}, .*Name `_batch` by --where"
+    with pytest.raises(RetractionRefused, match=told):
+        _batches(run, of_run)

@@ -135,10 +135,18 @@ def _file(spark: SparkSession, run: Run, name: str, version: int) -> str:
 
 
 def _batches(run: Run, of_run: str) -> list[int]:
-    notes = [note_of(one) for one in surviving_commits(run.warehouse.bronze.existing().history())]
-    ingested = [note for note in notes if isinstance(note, IngestNote)]
+    commits = list(surviving_commits(run.warehouse.bronze.existing().history()))
+    ingested = [note for one in commits if isinstance(note := note_of(one), IngestNote)]
     found = sorted({note.batch for note in ingested if note.run == of_run})
     if found:
+        # Of a log that maintenance cut within the run, its oldest ingest commit is one of the run.
+        oldest = ingested[-1]
+        if oldest.run == of_run and oldest.batch and commits[-1]["version"]:
+            raise RetractionRefused(
+                f"--run {of_run}: bronze's log no longer tells where this run began: it goes back "
+                f"to batch {oldest.batch}, and batches before that may be of the same run. "
+                f"{_UNTOUCHED} Name `_batch` by --where."
+            )
         return found
     unnamed = any(note.run is None for note in ingested)
     older = (
