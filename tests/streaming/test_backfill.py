@@ -13,6 +13,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.kit.killed import killed
 from tests.kit.running import Place, query, sorted_rows, succeed
 from tests.kit.windows import at
+from tests.operators.contract.kinds import DAY, KINDS, MINUTE, TABLE, place_of
+from tests.operators.contract.kinds import event as row_at
 from tests.streaming.audits import (
     accept_by_hand,
     audit,
@@ -400,3 +402,32 @@ def test_the_stream_goes_on_as_if_there_had_been_no_backfill(
     assert rows[0] == rows[1]
     backfill(spark, plain, at(10), at(10, 40))
     assert sorted_rows(filled.gold(), DERIVED) == sorted_rows(plain.gold(), DERIVED)
+
+
+@pytest.mark.parametrize("name", ["sessions-append", "folds"])
+def test_a_range_is_refused_whose_rows_hang_together_with_what_starts_outside(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """A row between two others is taken out by hand: their session is two, one on each date."""
+    place = place_of(tmp_path / "root", KINDS[name])
+    rows = [row_at(minute) for minute in (-6, -5, -4, 0, 4, 5, 6)]
+    newest = row_at(90, "newest")
+    place.land_rows("1.json", [*rows, newest])
+    succeed(spark, place, "run-1")
+    before = place.known()
+    assert before == place.model(rows)
+    DeltaTable(place.places.bronze).delete(f"at = '{DAY.isoformat()}'")
+    accept_by_hand(place)
+    half_an_hour = 30 * MINUTE
+    for start, end, told in (
+        (DAY - half_an_hour, DAY, "--from 2026-06-30T23:30:00Z --to 2026-07-01T00:04:01Z."),
+        (DAY, DAY + half_an_hour, "--from 2026-06-30T23:54:00Z --to 2026-07-01T00:30:00Z."),
+    ):
+        refused = backfill_warm(spark, place, start, end, table=TABLE).error
+        assert refused is not None
+        assert (refused.type, refused.retry_can_help) == ("BackfillRefused", False)
+        assert refused.message.endswith(f"Nothing was written. Take at least {told}")
+    assert place.known() == before
+    backfill(spark, place, DAY - 6 * MINUTE, DAY + half_an_hour, table=TABLE)
+    assert place.known() == place.model([row for row in rows if row["at"] != DAY])
+    assert audit(spark, place).outcome == "equal"

@@ -19,6 +19,7 @@ from tidemark.pipeline.instants import instant_of
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
 
     from tidemark.operators.looked_up_rows import Found
     from tidemark.operators.row_range import RowRange
@@ -141,6 +142,14 @@ class BronzeRows(ABC):
     @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:
         """What computing these again (`Touched.closed`) covers; None where rows never go."""
+
+    def hanging_with(
+        self, changed: pa.Table, gold: Dataset, condition: str
+    ) -> tuple[datetime, datetime] | None:
+        """When the first and the last row starts, in gold or by bronze, that shares input rows with
+        these rows of gold, which are others by now. None where a row's place is fixed: it shares
+        them with itself alone."""
+        return None
 
     def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
         """What computing all rows with first_end <= end <= last_end covers, where `ending` lists

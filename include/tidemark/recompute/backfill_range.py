@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,6 +68,24 @@ def _check_kept(operator: Operator, windows: RowRange, frozen_before_ms: int) ->
         f"The range holds frozen windows: those that start before "
         f"{instant_text(frozen_before_ms)} are older than `keep`, and bronze may have dropped "
         f"rows of theirs. The earliest start allowed is --from {_text(first_kept)}. {_UNTOUCHED}"
+    )
+
+
+def check_whole(hanging: tuple[datetime, datetime] | None, windows: RowRange) -> None:
+    """BackfillRefused where rows that start outside of the range share input rows with what differs
+    in it (`BronzeRows.hanging_with`): gold would count these twice, or nowhere."""
+    if hanging is None:
+        return
+    first, last = hanging
+    if windows.first_start <= first and last <= windows.last_start:
+        return
+    second = timedelta(seconds=1)
+    start, end = min(first, windows.first_start), max(last, windows.last_start) + second
+    raise BackfillRefused(
+        "What differs in the range hangs together with what starts outside of it, in gold or by "
+        "bronze: the range alone would bring rows of bronze into gold twice, or take them out. "
+        f"{_UNTOUCHED} Take at least --from {_text(start.replace(microsecond=0))} "
+        f"--to {_text(end.replace(microsecond=0))}."
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
@@ -40,8 +41,9 @@ from tests.streaming.audits import accept_by_hand, audit, backfill_warm
 from tidemark import commit_point
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
-from tidemark.operators.operator import BRONZE
+from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import reading
+from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.difference import ChangeVerdict
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.runs.lookups import copy_lookups
@@ -81,6 +83,12 @@ rows_of_a_day = st.lists(
     ),
     min_size=1,
     max_size=30,
+)
+
+
+# Close to each other, and over a midnight.
+rows_of_an_hour = st.lists(
+    st.builds(event, st.integers(-30, 30), st.just("a")), min_size=4, max_size=12
 )
 
 
@@ -206,6 +214,73 @@ def test_windows_that_are_recomputed_are_listed_by_their_ends(
     }
     assert sorted(listed, key=str) == sorted(expected, key=str)
     assert counted == sum(values[-1] for values in expected.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sessions-append", "folds", "sliding"])
+@fewer
+@given(
+    rows=rows_of_an_hour,
+    kept=st.lists(st.booleans(), min_size=12, max_size=12),
+    came=rows_of_an_hour,
+    start=st.integers(-30, 30),
+    minutes=st.integers(1, 40),
+)
+def test_what_differs_in_a_range_that_is_whole_shares_rows_with_nothing_outside(
+    name: str,
+    rows: Sequence[Row],
+    kept: Sequence[bool],
+    came: Sequence[Row],
+    start: int,
+    minutes: int,
+) -> None:
+    """A backfill puts there what bronze gives for it by now; rows that are of two stretches of a
+    key then are in gold twice, and those that gold had are in none."""
+    kind, operator = KINDS[name], KINDS[name].operator
+    now = [*(row for row, stays in zip(rows, kept, strict=False) if stays), *came[:3]]
+    known, expected = kind.model(rows), kind.model(now)
+    windows = operator.starting_in(DAY + start * MINUTE, DAY + (start + minutes) * MINUTE)
+    if windows is None:
+        return
+    inside = {one for one in (*known, *expected) if is_in(windows, one[0])}
+    differ = {one: expected.get(one, known.get(one)) for one in inside
+              if expected.get(one) != known.get(one)}  # fmt: skip
+    gold = ds.dataset(as_table(operator, known))
+    with bronze_of(now) as bronze:
+        changed = as_table(operator, differ)
+        found = operator.rows_in(bronze).hanging_with(changed, gold, "true")
+    is_whole = found is None or all(is_in(windows, one) for one in found)
+    assert is_whole or not kind.has_fixed_lengths
+    if not is_whole or kind.has_fixed_lengths:
+        return
+    of_bronze = {one: values for one, values in expected.items() if one in inside}
+    after = {one: values for one, values in known.items() if one not in inside} | of_bronze
+    stretches = {(one[1], one[0], values[0]) for one, values in after.items()}
+    for key, begin, end in stretches:
+        assert not any(key == k and begin < b <= end for k, b, _ in stretches), (key, begin)
+    if name == "folds":
+        return
+    for row in now:
+        if any(lies_in(row, known[one], one) for one in differ if one in known):
+            assert any(lies_in(row, values, one) for one, values in after.items()), row
+
+
+def is_in(windows: RowRange, start: datetime) -> bool:
+    return windows.first_start <= start <= windows.last_start
+
+
+def lies_in(row: Row, values: tuple[Any, ...], identity: tuple[Any, ...]) -> bool:
+    return row["key"] == identity[1] and identity[0] <= row["at"] <= values[0]
+
+
+def as_table(operator: Operator, known: Mapping[tuple[Any, ...], Any]) -> pa.Table:
+    """Identities and ends."""
+    kinds = {"window_start": pa.timestamp("us", "UTC"), "key": pa.string(), "number": pa.int64()}
+    schema = pa.schema([(name, kinds[name]) for name in operator.identity])
+    schema = schema.append(pa.field("window_end", kinds["window_start"]))
+    listed = [dict(zip(schema.names, (*one, values[0]), strict=True))
+              for one, values in known.items()]  # fmt: skip
+    return pa.Table.from_pylist(listed, schema)
 
 
 def test_a_session_of_many_days_is_found_whole_from_any_of_its_rows() -> None:

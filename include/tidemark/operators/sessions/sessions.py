@@ -147,6 +147,39 @@ class GappedRows(BronzeRows):
     def starts_in(self, known: str, row: str) -> str:
         return self._in_a_session(f"{known}.window_start", known, row)
 
+    def hanging_with(
+        self, changed: pa.Table, gold: Dataset, condition: str
+    ) -> tuple[datetime, datetime] | None:
+        """In gold what overlaps with these, and by bronze what has rows of that."""
+        if not changed.num_rows:
+            return None
+        rows, first = self._in(condition), pc.min(changed.column("window_start"))
+        last = pc.max(changed.column("window_end"))
+        held = gold.to_table(
+            ["window_start", "window_end", *rows.keys],
+            filter=(pc.field("window_end") >= first) & (pc.field("window_start") <= last),
+        )
+        overlapping = "SELECT g.* FROM gold g JOIN changed c ON"
+        with duckdb_in_utc() as connection:
+            connection.register("gold", held)
+            connection.register("changed", changed)
+            ways = [self.starts_in("g", "c"), self.starts_in("c", "g")]
+            sql = " UNION ".join(f"{overlapping} {one}" for one in ways)
+            before = arrow_of(connection.sql(sql))
+            connection.register("bronze", rows_on(self.bronze, rows.dates_within(before)))
+            connection.register("before", before)
+            sql = f"""
+                SELECT DISTINCT {rows.listed_keys("b")}, epoch_us(b._time) AS _t FROM (
+                    SELECT "{rows.event_time}" AS _time, {rows.selected_keys()} FROM bronze
+                    WHERE {rows.condition}
+                ) b JOIN before s ON {self._in_a_session("b._time", "b", "s")}
+            """
+            points = arrow_of(connection.sql(sql))
+        now = sessions_of(rows, points)
+        every: list[Any] = [changed, before, now]
+        starts = [start for one in every for start in one.column("window_start").to_pylist()]
+        return min(starts), max(starts)
+
     def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
         if not closed.num_rows:
             return 0

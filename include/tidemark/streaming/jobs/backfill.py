@@ -48,6 +48,7 @@ from tidemark.quality.validate import Judged
 from tidemark.recompute.backfill_range import (
     backfill_range,
     check_pending,
+    check_whole,
     last_pending,
     pending_changes,
 )
@@ -60,6 +61,7 @@ from tidemark.runs.repair_facts import batch_computed_after
 from tidemark.runs.requests import BackfillRequest
 from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, VERSION, schema_of
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.lease.lease import Lease
@@ -224,6 +226,10 @@ def plan_backfill(
     check_pipeline_columns(spark, table)
     bronze = published_bronze(table.bronze.existing(), state.bronze)
     found, differing = _compared(spark, table, bronze, windows, pending)
+    operator = table.reading(published_others(table))
+    in_bronze = operator.rows_in(table.bronze.at_version(bronze.version))
+    gold = dataset_of(table.gold.at_version(state.version))
+    check_whole(in_bronze.hanging_with(differing, gold, bronze.condition), windows)
     gone = _failing_that_went(table, bronze, windows, differing.schema)
     differing = pa.concat_tables([differing, gone])
     return Backfill(table, bronze, windows, pending, found, differing)
