@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ IDENTITY = {"window_start": "window_start", "key": "key"}
 OWN = {"window_end": "window_end", "rows": "rows"}
 CLOSED = at(11)
 Row = tuple[datetime, Any, Any]
+DOUBLE, LONG = pa.float64(), pa.int64()
 
 
 def schema(**measures: pa.DataType) -> pa.Schema:
@@ -47,12 +49,17 @@ def schema(**measures: pa.DataType) -> pa.Schema:
 @pytest.fixture
 def gold(tmp_path: Path) -> DeltaTable:
     """Four windows: final, corrected once, open, and one of long ago."""
-    rows = [
+    return gold_of(
+        tmp_path,
+        pa.int64(),
         (at(9), "a", 1, "final", 0),
         (at(10), "a", 2, "corrected", 1),
         (at(11), "a", 3, "provisional", 0),
         (at(8, day=1) - timedelta(days=90), "a", 4, "final", 0),
-    ]
+    )
+
+
+def gold_of(folder: Path, kind: pa.DataType, *rows: tuple[Any, ...]) -> DeltaTable:
     content = [
         {
             "window_start": start,
@@ -67,9 +74,9 @@ def gold(tmp_path: Path) -> DeltaTable:
         }
         for start, key, total, status, revision in rows
     ]
-    table = pa.Table.from_pylist(content, schema(total=pa.int64()))
-    write_deltalake(tmp_path / "gold", table, partition_by=["window_date"])
-    return DeltaTable(tmp_path / "gold")
+    table = pa.Table.from_pylist(content, schema(total=kind))
+    write_deltalake(folder / "gold", table, partition_by=["window_date"])
+    return DeltaTable(folder / "gold")
 
 
 def migrated(
@@ -186,3 +193,36 @@ def test_numbers_of_another_type_are_compared(gold: DeltaTable) -> None:
     rows: list[Row] = [(start, key, float(total)) for start, key, total in ALL]
     _, counts = migrated(gold, rows, pa.float64())
     assert counts == Compared(same=3, open=1)
+
+
+@pytest.mark.parametrize(
+    ("was", "before", "kind", "now"),
+    [
+        (pa.int8(), -128, DOUBLE, -128.0),
+        (pa.int32(), -(2**31), DOUBLE, -(2.0**31)),
+        (LONG, -(2**63), DOUBLE, -(2.0**63)),
+        (LONG, 10**18, pa.decimal128(38, 30), 0),
+        (LONG, 7, pa.decimal128(38, 30), 7),
+        (LONG, None, pa.decimal128(38, 30), 0),
+        (LONG, None, pa.decimal128(38, 30), None),
+        (LONG, 128, pa.int8(), 0),
+        (DOUBLE, 1.6, LONG, 2),
+        (pa.decimal128(10, 2), Decimal("1.50"), LONG, 2),
+        (pa.decimal128(10, 2), Decimal("1.55"), pa.decimal128(10, 1), Decimal("1.6")),
+        (pa.decimal128(10, 2), Decimal("1.5"), pa.decimal128(38, 38), 0),
+        (pa.decimal128(38, 2), Decimal("9" * 36), pa.decimal128(38, 18), 0),
+        (pa.decimal128(38, 18), Decimal("9" * 20), pa.decimal128(38, 2), Decimal("9" * 20)),
+        (pa.decimal128(38, 30), Decimal("1.5"), LONG, 10**18),
+    ],
+)
+def test_values_at_the_edges_of_their_types_are_compared(
+    tmp_path: Path, was: pa.DataType, before: Any, kind: pa.DataType, now: Any
+) -> None:
+    """DuckDB ends the query where it finds no type for both sides, or no absolute value; where it
+    rounds one of them, they come out the same."""
+    gold = gold_of(tmp_path, was, (at(9), "a", before, "final", 0))
+    found, counts = migrated(gold, [(at(9), "a", now)], kind=kind)
+    is_same = before == now
+    assert (counts.same, counts.corrected) == ((1, 0) if is_same else (0, 1))
+    kept = ("final", 0, "run-1") if is_same else ("corrected", 1, "migrate")
+    assert [row[1:] for row in found.values()] == [kept]

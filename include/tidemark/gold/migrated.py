@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow.dataset import Dataset
 
 from tidemark.gold.compared import Compared
-from tidemark.gold.row_values import same_value, time_literal
+from tidemark.gold.row_values import same, time_literal
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.storage.delta.history import FAILURE
@@ -145,7 +145,7 @@ def _written(former: Former, to: NextGold) -> str:
     operator = to.operator
     compare = [name for name in operator.values if name in former.values]
     known = compare and not former.other_types
-    same = same_value(compare, to.schema, "n", "b") if known else "false"
+    same = " AND ".join(_same(name, former, to) for name in compare) if known else "false"
     values = listed((*operator.identity, *operator.values))
     columns = listed(to.schema.names)
     close = time_literal(to.close_ms)
@@ -183,6 +183,26 @@ def _written(former: Former, to: NextGold) -> str:
         SELECT {kept}, false AS _gone, 'frozen' AS _seen FROM before
         WHERE window_start < {time_literal(to.frozen_before_ms)}
     """
+
+
+def _same(name: str, former: Former, to: NextGold) -> str:
+    """The condition that the rows `n` and `b` have the same value, of types that may differ."""
+    new, old = f'n."{name}"', f'b."{name}"'
+    kind, before = to.schema.field(name).type, former.rows.schema.field(former.values[name]).type
+    names = _exact(kind), _exact(before)
+    if kind == before or None in names:
+        return same(new, old, pa.types.is_floating(kind))
+    # DuckDB compares decimals in a type of its own choice, which need not hold both.
+    cast = f"TRY_CAST({old} AS {names[0]})"
+    back = f"TRY_CAST({cast} AS {names[1]})"
+    return f"({new} IS NOT DISTINCT FROM {cast} AND {old} IS NOT DISTINCT FROM {back})"
+
+
+def _exact(kind: pa.DataType) -> str | None:
+    """What DuckDB calls a type of whole numbers or decimals; None: it is another."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    return f"INT{kind.bit_width // 8}" if pa.types.is_integer(kind) else None
 
 
 def _quoted(text: str) -> str:

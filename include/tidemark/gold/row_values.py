@@ -236,8 +236,10 @@ def same(new: str, old: str, floating: bool) -> str:
     if not floating:
         return f"({equal})"
     # NaN and infinity are close to nothing but themselves: both engines would find NaN <= NaN.
-    largest = f"greatest(abs({new}), abs({old}))"
-    close = f"abs({new} - {old}) <= 1e-9 * {largest} AND {largest} < CAST('Infinity' AS DOUBLE)"
+    # A whole number has no absolute value of its type where it is the least of it.
+    one, other = f"CAST({new} AS DOUBLE)", f"CAST({old} AS DOUBLE)"
+    largest = f"greatest(abs({one}), abs({other}))"
+    close = f"abs({one} - {other}) <= 1e-9 * {largest} AND {largest} < CAST('Infinity' AS DOUBLE)"
     return f"({equal} OR coalesce({close}, false))"
 
 
