@@ -97,6 +97,31 @@ def test_records_of_csv_are_named_by_columns_where_files_have_no_header() -> Non
     assert "the header of its file names its fields" in found[0]["_detail"]
 
 
+@pytest.mark.parametrize(
+    ("ends", "detail"),
+    [
+        ("{}\n", None),
+        ("{}\r\n", None),
+        ("\n{}", "more than one record"),
+        ("{}\n\n", "more than one record"),
+        ("{0}\n{0}", "more than one record"),
+        ("{}\r", "lines end with"),
+    ],
+)
+def test_a_record_of_csv_ends_where_it_does_in_a_file(ends: str, detail: str | None) -> None:
+    """The end of its line is no part of its last field."""
+    columns = {"at": "timestamp", "amount": "long", "key": "string"}
+    for field, quote, value in (('"a\n"', '"', "a\n"), ("a", '"', "a"), ("a", "", "a")):
+        text = ends.format(f"{AT},12,{field}").encode()
+        form = {"csv": {"header": False, "quote": quote}}
+        (found,) = judged([(text, "a.csv", True, None)], columns=columns, format=form)
+        if detail is None:
+            assert (found["_reason"], found["key"]) == (None, value)
+        else:
+            assert found["_reason"] == "malformed"
+            assert detail in found["_detail"] or "behind the closing quote" in found["_detail"]
+
+
 def test_when_chooses_once_more() -> None:
     rows = [
         (f'{{"at": "{AT}", "key": "{key}", "amount": 3}}'.encode(), "a.json", True, None)

@@ -90,7 +90,13 @@ def header_of(names: Sequence[str], form: CsvForm) -> str:
 
 
 def line_of_record(record: bytes, form: CsvForm) -> tuple[bytes, str | None]:
-    """A record of a file without a header as a JSON line, and why it is none."""
+    """A record of a file without a header as a JSON line, and why it is none. It may have the end
+    of its line, which is no part of it."""
+    if record.endswith(b"\n"):
+        record = record[:-1].removesuffix(b"\r")
+    fields = fields_of(record.decode(errors="replace"), form)
+    if not isinstance(fields, str) and any("\n" in text and not q for text, q in fields):
+        return record, "more than one record: a line ends outside of quotes"
     return _RecordReader("", form, 0)._by_itself(record)
 
 
