@@ -15,9 +15,10 @@ from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.in_duckdb import each_start
 from tidemark.operators.windows.windows import Windows, first_open_start, starting_in
 from tidemark.pipeline.instants import epoch_us
-from tidemark.pipeline.model import Window, WindowTable
+from tidemark.pipeline.model import LONGEST_RANGE, Window, WindowTable
 from tidemark.recompute.audit_range import audited_range
 from tidemark.recompute.backfill_range import backfill_range
+from tidemark.runs.requests import AuditRequest, BackfillRequest
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 MINUTE, TICK = timedelta(minutes=1), timedelta(microseconds=1)
@@ -145,3 +146,21 @@ def test_an_audit_begins_with_the_first_window_that_is_not_frozen() -> None:
 
 def test_an_audit_of_empty_tables_has_no_window() -> None:
     assert audited_range(table(TUMBLING), None, None, [], 0, None) is None
+
+
+@pytest.mark.parametrize("days", [1, 2, 7, LONGEST_RANGE.days])
+def test_times_that_stand_for_no_bound_are_brought_to_where_windows_lie(days: int) -> None:
+    """No gap and no length takes one of them to a year that there is not."""
+    known = table(Window(length=timedelta(days=days)))
+    asked = {"pipeline": "p", "table": "t", "from": "0001-01-01", "to": "9999-12-31T23:59:59Z"}
+    for request in (BackfillRequest(**asked), AuditRequest(**asked)):
+        start, end = request.start, request.end
+        assert start is not None
+        assert end is not None
+        found = audited_range(known, start, end, [date(2026, 7, 1)], 0, None)
+        assert found is not None
+        assert found.first_start - LONGEST_RANGE < at(0) < found.last_start
+        with pytest.raises(BackfillRefused, match="still open"):
+            backfill_range(known, start, end, millis(at(11)), None)
+    exact = BackfillRequest(**{**asked, "from": "2026-07-01", "to": at(1).isoformat()})
+    assert (exact.start, exact.end) == (at(0), at(1))

@@ -9,11 +9,19 @@ from __future__ import annotations
 import os
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from tidemark.pipeline.instants import utc_instant
@@ -31,6 +39,14 @@ Instant = Annotated[
     datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
 ]
 DryRun = Annotated[bool, Field(description="Only show what would be done; change nothing.")]
+
+# Somebody's "no bound" is brought to where windows can lie: no event is before 1970, gaps are ten
+# years at most, and there is no year after 9999.
+_FIRST_START, _LAST_START = datetime(1960, 1, 1, tzinfo=UTC), datetime(9980, 1, 1, tzinfo=UTC)
+
+
+def _where_windows_lie(asked: datetime | None) -> datetime | None:
+    return asked and min(max(asked, _FIRST_START), _LAST_START)
 
 
 class JobRequest(BaseModel):
@@ -226,6 +242,8 @@ class BackfillRequest(RecomputeRequest):
         validation_alias="from", description=f"Windows that start here or later: {_FORM}."
     )
     end: Instant = Field(validation_alias="to", description="And before this.")
+
+    _where_windows_lie = field_validator("start", "end")(_where_windows_lie)
 
 
 class MigrationRequest(RecomputeRequest):
@@ -445,6 +463,8 @@ class AuditRequest(PipelineRequest):
         validation_alias="to",
         description="And before this. Default: up to the last one.",
     )
+
+    _where_windows_lie = field_validator("start", "end")(_where_windows_lie)
 
 
 class CompactionRequest(PipelineRequest):
