@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.kit.running import Place
+from tests.kit.running import Place, clicks
 from tidemark.errors import (
     ErasureUnproven,
     ReplayRefused,
@@ -145,3 +145,22 @@ def _retraction(act: str, pipeline: str) -> Retraction:
         id=act, run_id=f"retract__{act}", pipeline=pipeline, planned_at=AT, by="Ada", reason="r",
         what="of it", condition="false", bronze=1, rows=1, dates=(), tables=(),
     )  # fmt: skip
+
+
+def test_a_reason_that_neither_a_reject_nor_a_rule_has_is_not_replayed(tmp_path: Path) -> None:
+    from tidemark.streaming.recompute.replaying import _check_reason
+
+    columns = {"at": "timestamp", "key": "string", "amount": "long"}
+    source = {"files": "landing/*", "columns": columns, "event_time": {"column": "at"},
+              "rules": [{"name": "no key", "reject": "key is null"}]}  # fmt: skip
+    run = Place(tmp_path, clicks(source=source)).run("replay")
+    uri = run.warehouse.rejects.uri
+    write_deltalake(uri, pa.table({"reason": ["malformed", "former rule"]}))
+    for reason in ("former rule", "malformed", "duplicate", "no key"):
+        _check_reason(run, DeltaTable(uri), reason)
+    told = "--of duplicat: no reject of clicks has this reason. Nothing was changed. There are: "
+    with pytest.raises(ReplayRefused, match=f"{told}former rule, malformed"):
+        _check_reason(run, DeltaTable(uri), "duplicat")
+    DeltaTable(uri).delete()
+    with pytest.raises(ReplayRefused, match="There are none"):
+        _check_reason(run, DeltaTable(uri), "former rule")

@@ -115,7 +115,7 @@ def _plan(act: JobAct[ReplayRequest], done: ReplayedSoFar) -> Replay | None:
             f"No replay of {run.pipeline.name} was begun that would have to be finished. Name "
             "rejects: --from or --again. Nothing was changed."
         )
-    check_may_replay(run)
+    check_may_replay(run, asked.of)
     spark = act.spark()
     with progress.stage("judge rejects"), progress.tasks_of(spark):
         found = rejudge(spark, run, asked, act.started)

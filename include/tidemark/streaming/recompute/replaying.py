@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -22,7 +23,7 @@ from tidemark.errors import ReplayRefused, ReplayUnproven, UnpublishedChanges
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import KafkaSource
-from tidemark.pipeline.reasons import NO_FAULTS, OF_PARTS, TOO_LARGE
+from tidemark.pipeline.reasons import NO_FAULTS, OF_PARTS, REASONS, TOO_LARGE
 from tidemark.recompute.plans import new_act_id
 from tidemark.recompute.replay.change import Replay
 from tidemark.recompute.replay.mended import check_mended, mended_records
@@ -99,8 +100,9 @@ class Rejudged:
             rows.unpersist()
 
 
-def check_may_replay(run: Run) -> None:
-    """ReplayRefused, or what else keeps rejects from being judged: nothing is looked at then."""
+def check_may_replay(run: Run, of: str | None = None) -> None:
+    """ReplayRefused, or what else keeps rejects from being judged, those of the reason `of` where
+    one is named: nothing is looked at then."""
     check_losses(run.pipeline, run.warehouse)
     admit(run.pipeline, run.settings)
     name, source = run.pipeline.name, run.pipeline.source
@@ -126,6 +128,21 @@ def check_may_replay(run: Run) -> None:
     if "id" not in {one.name for one in rejects.schema().fields}:
         raise ReplayRefused(
             f"No reject of {name} has an id: all are of a version before 0.2. {_UNTOUCHED}"
+        )
+    if of is not None:
+        _check_reason(run, rejects, of)
+
+
+def _check_reason(run: Run, rejects: DeltaTable, of: str) -> None:
+    """ReplayRefused where neither a reject nor a rule has it. One that has no rejects any more is
+    no mistake: whoever replays them a second time finds none."""
+    named = {*REASONS, *(rule.name for rule in run.pipeline.source.rules)}
+    reasons = dataset_of(rejects).to_table(["reason"]).column("reason")
+    held = sorted(map(str, reasons.unique().to_pylist()))
+    if of not in {*named, *held}:
+        there = f"There are: {', '.join(held)}." if held else "There are none."
+        raise ReplayRefused(
+            f"--of {of}: no reject of {run.pipeline.name} has this reason. {_UNTOUCHED} {there}"
         )
 
 
