@@ -392,6 +392,18 @@ def test_rows_in_one_large_file_are_found_as_well(place: Place) -> None:
     assert [run.run for run in runs] == ["run 4", "run 3"]
 
 
+@pytest.mark.slow
+def test_runs_after_one_that_was_ahead_are_the_newest_also_where_it_is_packed(place: Place) -> None:
+    for number in range(10):
+        ended(place, f"run {number}", BEGAN + timedelta(minutes=number))
+    ended(place, "ahead", BEGAN + timedelta(days=30))
+    DeltaTable(place.places.runs).optimize.compact()
+    ended(place, "next", BEGAN + timedelta(minutes=20), error=TableMismatch("x"))
+    runs = told(place).runs
+    assert [run.run for run in runs] == ["next", *(f"run {number}" for number in range(9, 0, -1))]
+    assert state(place) is PipelineState.STOPPED
+
+
 def test_a_table_of_runs_without_a_row_tells_of_none(place: Place) -> None:
     ensure_ops_table(place.warehouse.runs, SCHEMA, "")
     assert state(place) is PipelineState.NEW
@@ -429,6 +441,14 @@ def test_maintenance_since_makes_no_difference_and_is_not_read(place: Place) -> 
         append_upkeep(place.warehouse.upkeep, [row])
     for uri in set(DeltaTable(place.places.upkeep).file_uris()) - telling:
         Path(uri).unlink()
+    assert told(place).state_bytes == 4_000
+
+
+def test_the_state_is_found_behind_packed_rows_of_kinds_that_tell_none(place: Place) -> None:
+    housekept(place, at(12), per_10m=4_000)
+    kinds = (MAINTENANCE, "validation")
+    rows = [{"pipeline": "clicks", "time": at(13), "kind": kind} for kind in kinds]
+    append_upkeep(place.warehouse.upkeep, rows)
     assert told(place).state_bytes == 4_000
 
 

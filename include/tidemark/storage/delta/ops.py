@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 from itertools import accumulate
 from operator import or_
@@ -104,17 +105,30 @@ def newest_rows(
     if not newest:
         return []
     counts = accumulate(file["num_records"] for file in newest)
-    enough = next((at for at, rows in enumerate(counts) if rows >= number), -1)
-    since = newest[enough][f"max.{time}"].isoformat()
+    enough = next((at for at, rows in enumerate(counts, 1) if rows >= number), len(newest))
+    first: datetime = newest[enough - 1][f"max.{time}"]
+    found = _rows_since(table, pipeline, time, first, kinds)
+    # Packed files hold rows of other kinds, and old ones beside their newest: files that were left
+    # out may hold newer ones.
+    is_enough = found.num_rows >= number
+    since = found[time][number - 1].as_py() if is_enough else newest[-1][f"max.{time}"]
+    if newest[enough:] and since < first:
+        found = _rows_since(table, pipeline, time, since, kinds)
+    return found.to_pylist()
+
+
+def _rows_since(
+    table: DeltaTable, pipeline: str, time: str, since: datetime, kinds: Collection[str]
+) -> pa.Table:
+    """All rows of the files that hold one of then or later, newest first."""
     # A literal of SQL would be in nanoseconds, which delta-rs does not compare with its own.
-    predicate = f"pipeline = '{pipeline}' AND {time} >= '{since}'"
+    predicate = f"pipeline = '{pipeline}' AND {time} >= '{since.isoformat()}'"
     wanted = ds.field("pipeline") == pipeline
     if kinds:
         predicate += f" AND kind IN ({', '.join(map(repr, kinds))})"
         wanted &= ds.field("kind").isin(list(kinds))
-    known = dataset_of(table, predicate)
-    found = known.to_table(filter=wanted)
-    return found.sort_by([(time, "descending")]).to_pylist()
+    found = dataset_of(table, predicate).to_table(filter=wanted)
+    return found.sort_by([(time, "descending")])
 
 
 def _may_hold(column: str, values: Collection[str]) -> ds.Expression:
