@@ -25,6 +25,17 @@ def test_a_column_that_the_rows_do_not_have_is_null(table: DeltaTable) -> None:
     assert found.to_pylist() == [{"a": 1, "b": None}]
 
 
+def test_days_outside_of_the_calendar_keep_nobody_from_reading_the_table(tmp_path: Path) -> None:
+    """Python has no such day, and delta-rs has it read the bounds of days."""
+    table = DeltaTable.create(
+        tmp_path / "table", pa.schema([("a", pa.int64()), ("d", pa.date32())])
+    )
+    days = pa.array([-719_163, 2_932_897], pa.int32()).view(pa.date32())
+    append_rows(table, pa.table({"a": [1, 2], "d": days}), "the rows")
+    found = DeltaTable(table.table_uri).to_pyarrow_dataset()
+    assert found.to_table(["a"])["a"].to_pylist() == [1, 2]
+
+
 def test_rows_without_a_column_that_is_never_null_are_no_rows_of_the_table(
     table: DeltaTable,
 ) -> None:

@@ -16,12 +16,16 @@ from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from tidemark.checkpoint.rewind.table_commits import gone_files
-from tidemark.storage.delta.dataset import data_files, dataset_of
-from tidemark.storage.delta.notes import RecomputedNote
+from tidemark.gold.retention import rows_of_dates
+from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.sources.delta.table import open_table
+from tidemark.storage.delta.dataset import data_files, dataset_of, rows_on
+from tidemark.storage.delta.notes import ErasedNote, RecomputedNote
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.delta.written_files import add_files, write_parquet
+from tidemark.storage.delta.written_files import Leaving, add_files, rewrite_files, write_parquet
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.files import stat_files
+from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
 
 NOTE = RecomputedNote(cause="late", run="run")
 
@@ -174,6 +178,36 @@ def test_the_first_and_the_last_time_of_the_calendar_are_found(
     first = datetime(1, 1, 1, tzinfo=zone)
     last = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=zone)
     _each_is_found(tmp_path, pa.array([first, last], pa.timestamp("us", "UTC" if zone else None)))
+
+
+def test_a_table_whose_log_tells_bounds_outside_of_the_calendar_is_read_and_its_files_are_told(
+    tmp_path: Path,
+) -> None:
+    """As former versions wrote them; Python has no such days and times."""
+    place, first, behind = TablePlace(str(tmp_path)), date(2026, 7, 1), 2_932_897
+    for day in (behind - 1, behind, -719_163):
+        rows = {
+            "n": pa.array([day]),
+            "day": pa.array([day], pa.int32()).view(pa.date32()),
+            "at": pa.array([day * 86_400 * 10**6]).view(pa.timestamp("us", "UTC")),
+            "_event_date": [first],
+        }
+        write_deltalake(tmp_path, pa.table(rows), mode="append", partition_by=["_event_date"])
+    table = place.existing()
+    for known in (dataset_of(table), rows_on(table, [first])):
+        far = pa.scalar(behind, pa.int32()).cast(pa.date32())
+        assert known.to_table(["n"], filter=ds.field("day") == far)["n"].to_pylist() == [behind]
+    assert rows_on(table, [date(2026, 7, 2)]).count_rows() == 0
+    target = MaintainedTable("bronze", place)
+    assert plan_table(target, table, Maintenance(), datetime.now(UTC)).parts[0].number == 3
+    assert rows_of_dates(table, (first,)) == 3
+    assert len(open_table(place.uri, {}).snapshot(2)) == 3
+    names = [Path(path).name for path in data_files(place, table)]
+    leaving, now = Leaving(2, names, 3), datetime.now(UTC)
+    rewrite_files(
+        table, place, leaving, [], "the rows", ErasedNote(id="20260101T000000Z", rows=3), now
+    )
+    assert dataset_of(place.existing()).count_rows() == 0
 
 
 @pytest.mark.slow

@@ -274,7 +274,7 @@ def _write(place: TablePlace, rows: pa.Table, note: LookupNote, same: bool) -> N
             mode="append" if same else "overwrite",
             schema_mode=None if same else "overwrite",
             commit_properties=properties,
-            writer_properties=with_sound_bounds(rows.schema, _MOST_IN_GROUP),
+            writer_properties=with_sound_bounds(rows.schema, _MOST_IN_GROUP, has_days=True),
         )
     except CommitFailedError as error:
         raise not_committed(

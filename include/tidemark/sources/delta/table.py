@@ -249,8 +249,12 @@ def check_is_whole(table: SourceTable, number: int) -> Version:
 
 def _files(table: DeltaTable) -> Iterator[AddedFile]:
     """Those of its version, in the order of their paths."""
-    actions: Any = table.get_add_actions(flatten=False)
-    adds = [dict(one) for one in _records(actions)]
+    import pyarrow as pa
+
+    told = pa.table(table.get_add_actions(flatten=False))
+    # Bounds may be days and times that Python does not have.
+    asked = ("path", "partition", "num_records", "size_bytes")
+    adds = _records(told.select([one for one in asked if one in told.column_names]))
     for one in sorted(adds, key=lambda add: str(add["path"])):
         partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
         rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)

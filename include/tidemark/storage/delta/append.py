@@ -23,22 +23,29 @@ from tidemark.storage.delta.notes import Note, as_metadata
 # Decimal digits that a double holds whatever they are: delta-rs tells the log bounds by one.
 _SURE_DIGITS = 15
 _BOUNDED = (
-    *(pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp, pa.types.is_boolean),
+    *(pa.types.is_integer, pa.types.is_timestamp, pa.types.is_boolean),
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 )
 
 
-def with_sound_bounds(schema: pa.Schema, most_in_group: int | None = None) -> WriterProperties:
+def with_sound_bounds(
+    schema: pa.Schema, most_in_group: int | None = None, *, has_days: bool = False
+) -> WriterProperties:
     """Statistics of those columns alone whose bounds hold all of their rows. Spark and others pass
     files over by bounds, and delta-rs (1.6.6) writes those of floating numbers without NaN, which
-    Spark takes for the greatest number, and rounds those of long decimals."""
+    Spark takes for the greatest number, and rounds those of long decimals. Bounds of days outside
+    of the years 1 to 9999 it cannot read itself: `has_days` says that all days are within."""
     sound = ColumnProperties(statistics_enabled="CHUNK")
     return WriterProperties(
         # What delta-rs writes with where it is told nothing.
         compression="SNAPPY",
         max_row_group_size=most_in_group,
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
-        column_properties={field.name: sound for field in schema if _is_bounded(field.type)},
+        column_properties={
+            field.name: sound
+            for field in schema
+            if _is_bounded(field.type) or (has_days and pa.types.is_date(field.type))
+        },
     )
 
 

@@ -10,7 +10,9 @@ that are not so. A bound that the log does not have it tells as `column >= null`
 fulfils: of a column that the file does not have, of text in files that a job wrote
 (`written_files.py`). Bounds of floating numbers leave NaN out, which Arrow then finds within them;
 those of decimals of more than 15 digits, and of times that nanoseconds do not reach, are rounded.
-So Arrow is told no more of such a file than its partition, whole numbers, dates and times.
+So Arrow is told no more of such a file than its partition, whole numbers and times. Days it is told
+of no file, but of its partition: delta-rs has Python read each bound, which ends with ValueError at
+one outside of the years 1 to 9999. Files of former versions have such bounds.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.file_place import FilePlace
 
 # The log tells times in milliseconds.
@@ -39,12 +42,15 @@ _IN_NANOSECONDS = (datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo
 def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Dataset:
     """The rows of the table at its version; files are left out by the predicate, as delta-rs
     reads it."""
-    read: Callable[..., ds.Dataset] = table.to_pyarrow_dataset
+    schema, columns = schema_of(table), table.metadata().partition_columns
+    told = [one for one in schema if one.name in columns or not pa.types.is_date(one.type)]
+    read: Callable[..., Any] = table.to_pyarrow_dataset
     known = read(
-        file_pruning_predicate=file_pruning_predicate, filesystem=_own_files(table.table_uri)
+        file_pruning_predicate=file_pruning_predicate,
+        filesystem=_own_files(table.table_uri),
+        schema=pa.schema(told),
     )
-    if not isinstance(known, ds.FileSystemDataset):
-        return known
+    known = ds.FileSystemDataset([*known.get_fragments()], schema, known.format, known.filesystem)
     files = pa.table(table.get_add_actions(flatten=True))
     # Of thousands of files the predicate may leave a few, and what is told of one costs.
     left: Any = pa.array(known.files, pa.string())
@@ -55,7 +61,6 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
         return known
     good = {*files.filter(pc.invert(wrong)).column("path").to_pylist()}
     bounds = {file["path"]: file for file in _of_numbers_and_times(files.filter(wrong), known)}
-    columns = table.metadata().partition_columns
     fragments = [
         one
         if one.path in good
@@ -93,6 +98,10 @@ def _told_wrongly(files: pa.Table, schema: pa.Schema) -> Any:
     found: list[Any] = [pa.array([False] * files.num_rows, pa.bool_())]
     for name in (name for name in files.column_names if name.startswith("null_count.")):
         column = name.removeprefix("null_count.")
+        # Within a struct there may be any.
+        kind = schema.field(column).type if column in schema.names else pa.float64()
+        if pa.types.is_date(kind):
+            continue
         ends: list[Any] = [
             files[end] for end in (f"min.{column}", f"max.{column}") if end in files.column_names
         ]
@@ -101,8 +110,6 @@ def _told_wrongly(files: pa.Table, schema: pa.Schema) -> Any:
             wrong = pc.and_(wrong, pc.or_(*map(pc.is_null, ends)))
         # Null where the file does not have the column.
         found.append(pc.fill_null(wrong, True))
-        # Within a struct there may be any.
-        kind = schema.field(column).type if column in schema.names else pa.float64()
         if ends and (pa.types.is_decimal(kind) or pa.types.is_floating(kind)):
             found.append(pc.is_valid(ends[0]))
         elif pa.types.is_timestamp(kind):
@@ -118,7 +125,7 @@ def _is_far(times: Any) -> Any:
 
 def _of_numbers_and_times(files: pa.Table, known: ds.Dataset) -> Iterator[dict[str, Any]]:
     """The bounds of files, as the log has them, and their paths."""
-    kinds = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
+    kinds = (pa.types.is_integer, pa.types.is_timestamp)
     named = [one.name for one in known.schema if any(is_a(one.type) for is_a in kinds)]
     asked = ["path", *(f"{end}.{name}" for name in named for end in ("min", "max"))]
     told = files.select([one for one in asked if one in files.column_names])

@@ -133,9 +133,8 @@ class OpenedTable(DeltaTable):
         copied = self._files_told()
         if copied is None:
             return super().to_pyarrow_dataset(*arguments, **named)
-        sizes = {
-            one["path"]: one["size_bytes"] for one in pa.table(copied.get_add_actions()).to_pylist()
-        }
+        files = pa.table(copied.get_add_actions()).select(["path", "size_bytes"])
+        sizes = {one["path"]: one["size_bytes"] for one in files.to_pylist()}
         handler: Any = _Files(self._place, self._storage_options, sizes, self._kept)
         return copied.to_pyarrow_dataset(
             *arguments, **{**named, "filesystem": PyFileSystem(handler)}

@@ -252,7 +252,11 @@ def _commit(
 
 def _adds(table: DeltaTable) -> dict[str, dict[str, Any]]:
     """The files of a table, by their paths as its log has them."""
-    return {one["path"]: one for one in pa.table(table.get_add_actions()).to_pylist()}
+    # Bounds may be days and times that Python does not have.
+    asked = ("path", "size_bytes", "num_records", "partition")
+    told = pa.table(table.get_add_actions())
+    files = told.select([one for one in asked if one in told.column_names])
+    return {one["path"]: one for one in files.to_pylist()}
 
 
 def _rows_of(

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -213,10 +212,12 @@ def _compaction(table: DeltaTable) -> tuple[Mapping[str, tuple[str, ...]], Part]
     packs those files into some of up to 100 MB (`delta.targetFileSize`, its default); which ones it
     then takes is its own."""
     column = next(iter(table.metadata().partition_columns), "")
-    files: Sequence[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    key = f"partition.{column}" if column else "path"
+    # Bounds may be days and times that Python does not have.
+    files = pa.table(table.get_add_actions(flatten=True)).select(["size_bytes", key]).to_pylist()
     sizes: dict[str, list[int]] = defaultdict(list)
     for file in files:
-        partition = file[f"partition.{column}"] if column else ""
+        partition = file[key] if column else ""
         # One that is null is of nothing that we write.
         if partition is not None:
             sizes[str(partition)].append(file["size_bytes"])
