@@ -72,6 +72,34 @@ def test_a_pipeline_that_is_not_there_is_told_before_anything_starts(
     assert ended.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("accept", "clicks", "--reason"),
+        ("accept", "clicks", "--reason", "why", "--by"),
+        ("publish", "clicks", "--accept", "--reason"),
+        ("publish", "clicks", "--accept", "--reason", "why", "--by"),
+        ("rename", "clicks", "visits", "--apply", "--reason"),
+        ("rename", "clicks", "visits", "--apply", "--by"),
+        ("migrate", "clicks", "--reason"),
+        ("migrate", "clicks", "--by"),
+        ("retract", "clicks", "--reason"),
+        ("run", "clicks", "--run-id"),
+    ],
+)
+def test_text_that_is_no_utf_8_is_refused_before_anything_is_written(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """As of a terminal in Latin-1: none of what is written could hold it."""
+    place = Place(tmp_path)
+    place.write_file()
+    before = sorted(tmp_path.rglob("*"))
+    ended = CliRunner().invoke(app, [*words, "caf\udce9"], env=place.variables)
+    assert ended.exit_code == 2
+    assert "is no UTF-8, which all that is kept is" in " ".join(ended.stderr.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_local_root_is_refused_where_executors_are_elsewhere() -> None:
     local, shared = (Settings(root=root, pipelines="/p") for root in ("/data", "s3://data/x"))
     with pytest.raises(SettingsInvalid, match=r"/data is a folder of this machine.*spark://h:7077"):

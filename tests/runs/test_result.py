@@ -68,6 +68,15 @@ def test_the_error_stands_in_the_file_under_the_name_class(tmp_path: Path) -> No
     assert '"class": "RunFailed"' in uri.read_text()
 
 
+def test_an_error_that_names_what_is_no_utf_8_is_told_as_well(tmp_path: Path) -> None:
+    error = RunError.of(SourceNotFound("caf\udce9.json is gone"))
+    uri = str(tmp_path / "run.json")
+    write_result(uri, RESULT.model_copy(update={"error": error}), {})
+    told = read_result(RunResult, uri, {}).error
+    assert told is not None
+    assert told.message == r"caf\udce9.json is gone"
+
+
 def test_a_result_says_who_wrote_it_and_one_that_does_not_is_read_too(tmp_path: Path) -> None:
     uri = tmp_path / "run.json"
     write_result(str(uri), RESULT, {})

@@ -81,6 +81,11 @@ def test_a_job_is_asked_what_its_arguments_were_made_of(request: PipelineRequest
     assert type(request).read(request.arguments()) == request
 
 
+def test_utf_8_that_the_locale_of_the_process_did_not_know_is_read_as_such() -> None:
+    asked = RewindRequest.read(["--pipeline", "x", "--undo", "a", "--reason", "caf\udcc3\udca9"])
+    assert asked.reason == "café"
+
+
 def test_a_range_may_be_given_in_dates() -> None:
     asked = BackfillRequest.read([*RANGE, "--from", "2016-06-01"])
     assert asked.start == datetime(2016, 6, 1, tzinfo=UTC)
@@ -110,6 +115,18 @@ def test_a_range_may_be_given_in_dates() -> None:
             RewindRequest,
             ["--pipeline", "x", "--to-run", "a", "--undo", "b"],
             "--to-run, --to-offset and --undo exclude each other",
+        ),
+        (
+            RewindRequest,
+            ["--pipeline", "x", "--undo", "a", "--reason", "caf\udce9"],
+            r"argument --reason: 'caf\udce9' is no UTF-8, which all that is kept is: write it in a "
+            "terminal whose encoding that is, or in ASCII",
+        ),
+        (
+            RewindRequest,
+            ["--pipeline", "x", "--undo", "a", "--without", "\ud83d"],
+            r"argument --without: '\ud83d' is no UTF-8, which all that is kept is: write it in a "
+            "terminal whose encoding that is, or in ASCII",
         ),
         (MigrationRequest, ["--pipeline", "x"], "the following arguments are required: --table"),
         (

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.options import PipelineName, SettingsFile, asked_acceptance
+from tidemark.cli.options import PipelineName, SettingsFile, asked_acceptance, kept_text
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -21,6 +21,7 @@ def accept(
         typer.Option(
             metavar="TEXT",
             show_default=False,
+            parser=kept_text,
             help="Why; kept in the tables' logs and in the contract of the file. Without it, only "
             "say what was changed.",
         ),
@@ -28,7 +29,10 @@ def accept(
     by: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", show_default="USER@HOST", help="Who accepts; kept with the reason."
+            metavar="NAME",
+            show_default="USER@HOST",
+            parser=kept_text,
+            help="Who accepts; kept with the reason.",
         ),
     ] = None,
     settings: SettingsFile = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.job import end_with, run_with_tables
-from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline
+from tidemark.cli.options import Master, PipelineName, SettingsFile, asked_pipeline, kept_text
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
@@ -34,10 +34,12 @@ def migrate(
         bool, typer.Option("--accept", help=MigrationRequest.about("accept"))
     ] = False,
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help=MigrationRequest.about("reason"))
+        str | None,
+        typer.Option(metavar="TEXT", parser=kept_text, help=MigrationRequest.about("reason")),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="NAME", help=MigrationRequest.about("by"))
+        str | None,
+        typer.Option(metavar="NAME", parser=kept_text, help=MigrationRequest.about("by")),
     ] = None,
     rollback: Annotated[
         str | None,

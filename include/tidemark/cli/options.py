@@ -18,7 +18,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
-from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
+from tidemark.runs.acceptance import CheckOverride, acceptance, as_utf8, check_may
 from tidemark.runs.requests import Instant, PipelineRequest, fault_of, flags
 from tidemark.storage.duckdb_bounds import bound_memory
 
@@ -87,6 +87,14 @@ def instant(text: str) -> datetime:
     """`utc_instant` as an option's parser: typer would repeat the text, and not the reason."""
     try:
         return utc_instant(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def kept_text(text: str) -> str:
+    """`as_utf8` as an option's parser."""
+    try:
+        return as_utf8(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -9,7 +9,13 @@ import typer
 
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import validated
-from tidemark.cli.options import PipelineName, SettingsFile, absolute, asked_acceptance
+from tidemark.cli.options import (
+    PipelineName,
+    SettingsFile,
+    absolute,
+    asked_acceptance,
+    kept_text,
+)
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.quality.verdicts import verdict_line
@@ -32,13 +38,16 @@ def publish(
     ] = False,
     reason: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", show_default=False, help="Why; kept in ops/quality."),
+        typer.Option(
+            metavar="TEXT", show_default=False, parser=kept_text, help="Why; kept in ops/quality."
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             show_default="USER@HOST",
+            parser=kept_text,
             help="Who accepts; kept in ops/quality.",
         ),
     ] = None,

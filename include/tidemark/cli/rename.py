@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.console import report_console
-from tidemark.cli.options import Apply, SettingsFile
+from tidemark.cli.options import Apply, SettingsFile, kept_text
 from tidemark.pipeline.settings.settings import load_settings
 
 if TYPE_CHECKING:
@@ -21,12 +21,17 @@ def rename(
     apply: Apply = False,
     reason: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", show_default=False, help="Why; kept in ops/upkeep."),
+        typer.Option(
+            metavar="TEXT", show_default=False, parser=kept_text, help="Why; kept in ops/upkeep."
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", show_default="USER@HOST", help="Who does it; kept in ops/upkeep."
+            metavar="NAME",
+            show_default="USER@HOST",
+            parser=kept_text,
+            help="Who does it; kept in ops/upkeep.",
         ),
     ] = None,
     settings: SettingsFile = None,

@@ -23,7 +23,7 @@ from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import published, tell_verdicts
 from tidemark.cli.job import run_job
 from tidemark.cli.many import Many, in_folder, run_many
-from tidemark.cli.options import Master, SettingsFile, absolute, instant
+from tidemark.cli.options import Master, SettingsFile, absolute, instant, kept_text
 from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
@@ -67,7 +67,12 @@ def run(
     settings: SettingsFile = None,
     run_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Default: manual__ and the time.", show_default=False),
+        typer.Option(
+            metavar="ID",
+            parser=kept_text,
+            help="Default: manual__ and the time.",
+            show_default=False,
+        ),
     ] = None,
     scheduled_time: Annotated[
         datetime | None,

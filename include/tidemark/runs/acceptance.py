@@ -38,6 +38,18 @@ def acceptance(accept: bool, reason: str | None, by: str | None) -> CheckOverrid
     return CheckOverride(given, by or this_user())
 
 
+def as_utf8(text: str) -> str:
+    """An argument's text as it can be kept, in UTF-8; ValueError where it was none."""
+    try:
+        # Python has a half of a character for each byte that its own locale does not know.
+        return text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        raise ValueError(
+            f"{text!r} is no UTF-8, which all that is kept is: write it in a terminal whose "
+            "encoding that is, or in ASCII"
+        ) from None
+
+
 def check_may(settings: Settings, act: str, by: str | None) -> None:
     """ActRefused where the settings list who may do this, and they are not among them. Without a
     name it is the user of this process."""

@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.acceptance import CheckOverride, acceptance, check_may
+from tidemark.runs.acceptance import CheckOverride, acceptance, as_utf8, check_may
 
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 NO_REASON = '--reason "…" is missing: why the rows were a mistake'
@@ -61,6 +61,13 @@ class JobRequest(BaseModel):
     job: ClassVar[str]
 
     settings: Path | None = Field(default=None, description="Default: include/settings.yaml.")
+
+    @field_validator("*")
+    @classmethod
+    def _to_be_kept(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(as_utf8, value))
+        return as_utf8(value) if isinstance(value, str) else value
 
     def arguments(self) -> list[str]:
         """The arguments of the job by which `read` gives this request again."""

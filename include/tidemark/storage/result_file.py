@@ -42,8 +42,10 @@ class RunError(Facts):
         a data file is gone or broken."""
         error = damage_of(error) or error
         can_help = error.retry_can_help if isinstance(error, TidemarkError) else True
+        # A name of a file may be no UTF-8, of which neither this file nor a table can tell.
+        message = str(error).encode(errors="backslashreplace").decode()
         return cls.model_validate(
-            {"class": type(error).__name__, "message": str(error), "retry_can_help": can_help}
+            {"class": type(error).__name__, "message": message, "retry_can_help": can_help}
         )
 
 
