@@ -212,7 +212,7 @@ def test_changes_that_wait_for_their_publish_stop_the_maintenance_of_their_table
 @pytest.mark.slow
 def test_on_object_storage_the_same_is_done_and_gold_reads_as_before(tmp_path: Path) -> None:
     with s3_server() as options:
-        root = "s3://lake/ä%20b"
+        root = "s3://lake/ä b"
         settings = Settings(root=root, pipelines=str(tmp_path), storage_options=options)
         settings = settings.model_copy(update={"maintenance": AT_ONCE})
         gold = f"{root}/clicks/per_10m/gold"

@@ -172,6 +172,26 @@ def test_a_root_that_delta_rs_takes_for_another_folder_is_refused_with_what_it_h
     assert Settings(root="/lake", sources=(f"/x{part}y",)).sources == (f"/x{part}y",)
 
 
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [("x%20y", "%20"), ("x#y", "#"), ("x\ty", "\t"), ("/x", "//"), ("x//y", "//"),
+     ("x/./y", "/./"), ("x/../y", "/../"), ("x/..", "/..")],
+)  # fmt: skip
+def test_a_uri_below_which_spark_and_delta_rs_find_other_folders_is_no_root(
+    place: str, part: str
+) -> None:
+    with pytest.raises(ValidationError, match=re.escape(f"has {part!r}")):
+        Settings(root=f"s3://lake/{place}", pipelines="/p")
+    sources = (f"s3://lake/{place}",)
+    assert Settings(root="/lake", sources=sources).sources == sources
+
+
+@pytest.mark.parametrize("name", ["50%", "100%x", "a b", "ä", "year=2026", "a|b", "a^b", "..a"])
+def test_a_uri_with_other_signs_is_a_root(name: str) -> None:
+    root = f"s3://lake/{name}/x"
+    assert Settings(root=root, pipelines="/p").root == root
+
+
 @pytest.mark.parametrize("name", ["50%", "100%x", "a b", "ä", "a#b", "a&b", "a;b", "a~b"])
 def test_a_root_with_other_signs_serves_tables(tmp_path: Path, name: str) -> None:
     root = Settings(root=str(tmp_path / name)).root

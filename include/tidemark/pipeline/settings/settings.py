@@ -52,6 +52,9 @@ FILE = Path("include/settings.yaml")
 _SHORTEST_KEY = 32
 # In a local path delta-rs takes these for the sign that they encode, for `/`, or for no path.
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\|^\x00-\x1f\x7f]")
+# In a URI delta-rs and obstore take the first three for the sign that they encode, for the end or
+# for nothing, as Spark does not; the last they refuse.
+_MISREAD_IN_URI = re.compile(r"%[0-9A-Fa-f]{2}|#|[\x00-\x1f\x7f]|/\.{0,2}/|/\.{1,2}$")
 # What changes numbers, by the name of its command; a migration may be rolled back.
 ACTS = (
     *("accept", "backfill", "erase", "migrate", "remove", "rename", "replay", "retract"),
@@ -89,7 +92,8 @@ def _normal_root(root: str) -> str:
 def _served_root(root: str) -> str:
     """A root below which delta-rs finds what others find there."""
     root = _normal_root(root)
-    if is_local(root) and (found := _MISREAD.search(root)):
+    misread, place = (_MISREAD, root) if is_local(root) else (_MISREAD_IN_URI, root.split("://")[1])
+    if found := misread.search(place):
         raise ValueError(
             f"has {found[0]!r}, by which tables would lie in another folder, or in none; name a "
             "folder without it"
