@@ -18,16 +18,16 @@ import array
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
+
+from tidemark.storage.processes import end_processes, session_members
 
 # Between SIGTERM and SIGKILL.
 GRACE = 3.0
@@ -96,13 +96,9 @@ def _ended(driver: subprocess.Popen[bytes], asked: socket.socket) -> int:
 
 
 def _end(driver: subprocess.Popen[bytes]) -> None:
-    """All of its session: the JVM, and Python beside it."""
-    end = time.monotonic() + GRACE
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(driver.pid, sign)
-        while sign == signal.SIGTERM and driver.poll() is None and time.monotonic() < end:
-            time.sleep(0.05)
+    """All of its session: the JVM, Python beside it, and Spark's Python workers, which have a
+    process group of their own."""
+    end_processes(session_members(driver.pid), GRACE)
     driver.wait()
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -127,6 +127,28 @@ def test_with_who_asked_all_processes_of_the_driver_end(
     process.send_signal(sign)
     process.wait()
     until(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
+
+
+@pytest.mark.slow
+def test_a_process_of_the_driver_in_a_group_of_its_own_ends_too(
+    place: Path, tmp_path: Path
+) -> None:
+    """As Spark's Python workers are."""
+    pid = tmp_path / "pid"
+    code = "import os, time; os.setpgid(0, 0); time.sleep(600)"
+    process = asked(
+        place, f"{sys.executable} -c '{code}' & echo $! >{pid}.n; mv {pid}.n {pid}; wait"
+    )
+    until(pid.exists)
+    worker = int(pid.read_text())
+    until(lambda: os.getpgid(worker) == worker)
+    process.kill()
+    process.wait()
+    try:
+        until(lambda: not is_running(worker))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
 
 
 def test_where_no_driver_can_be_had_a_retry_can_help(short_path: Path) -> None:
