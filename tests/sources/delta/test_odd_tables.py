@@ -19,6 +19,7 @@ from tidemark.errors import SourceRefused
 from tidemark.pipeline.granted import why_not_granted
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.delta.files import files_of, slice_of
+from tidemark.sources.delta.following import source_change
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
 from tidemark.sources.delta.planning import first_offset, lost_parts
@@ -26,6 +27,8 @@ from tidemark.sources.delta.table import SourceTable, open_table
 from tidemark.sources.planned_source import Position
 
 TIME = pa.timestamp("us", "UTC")
+# The second row of a file is deleted.
+VECTOR = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91"
 
 
 def lines(uri: str, offset: Offset | None = None) -> list[str]:
@@ -47,6 +50,30 @@ def table_with(folder: Path, rows: pa.Table, name: str = "x.parquet", **options:
     log = folder / "_delta_log" / f"{1:020}.json"
     log.write_text(json.dumps({"add": {**add, "modificationTime": 0}}))
     return str(folder)
+
+
+def hide_second_row(uri: str, path: str) -> None:
+    """As Spark deletes a row of a file of three by a deletion vector, one that stands in the log
+    (PROTOCOL.md, "Deletion Vectors")."""
+    features = ["deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    vector = {
+        "storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 34, "cardinality": 1,
+    }  # fmt: skip
+    log, number = Path(uri) / "_delta_log", DeltaTable(uri).version() + 1
+    entries = [
+        json.loads(line)
+        for commit in sorted(log.glob("*.json"))
+        for line in commit.read_text().splitlines()
+    ]
+    add = next(one["add"] for one in reversed(entries) if one.get("add", {}).get("path") == path)
+    actions = (
+        ("protocol", {**protocol, "readerFeatures": features, "writerFeatures": features}),
+        ("remove", {"path": path, "dataChange": True, "deletionTimestamp": 1}),
+        ("add", {**add, "deletionVector": vector, "stats": json.dumps({"numRecords": 3})}),
+    )
+    lines = [json.dumps({name: action}) for name, action in actions]
+    (log / f"{number:020}.json").write_text("\n".join(lines))
 
 
 def test_instants_in_int96_are_read_whatever_their_year(tmp_path: Path) -> None:
@@ -143,6 +170,34 @@ def test_a_file_that_the_log_names_by_its_uri_is_read_from_there(tmp_path: Path)
         begun = Position(0, Offset(open_table(uri, {}).id, 0, 0))
         assert lost_parts(begun, open_table(uri, {}), [], skips=False) == ()
         assert lines(uri) == ['{"n": 1}']
+
+
+@pytest.mark.parametrize("form", ["file:", "file://"])
+def test_rows_that_are_deleted_of_a_file_that_the_log_names_by_its_uri_are_none(
+    tmp_path: Path, form: str
+) -> None:
+    """As of a shallow clone; delta-rs writes URIs in one way."""
+    elsewhere = tmp_path / "a b%20ü"
+    elsewhere.mkdir()
+    name = f"{form}{quote(str(elsewhere))}/x.parquet"
+    uri = table_with(tmp_path / "t", pa.table({"n": [1, 2, 3]}), name)
+    (tmp_path / "t" / "x.parquet").replace(elsewhere / "x.parquet")
+    hide_second_row(uri, name)
+    table = open_table(uri, {})
+    assert [one.deleted for one in table.held(2).values()] == [(1,)]
+    assert source_change(table, Offset(table.id, 2, 3), ["n"]).gone == ("2",)
+
+
+def test_a_deletion_vector_that_is_of_no_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should delta-rs name the files otherwise some day."""
+    uri = table_with(tmp_path / "t", pa.table({"n": [1, 2, 3]}))
+    hide_second_row(uri, "x.parquet")
+    vectors = pa.table({"filepath": ["file:///y.parquet"], "selection_vector": [[True, False]]})
+    monkeypatch.setattr(DeltaTable, "deletion_vectors", lambda _: vectors.to_reader())
+    with pytest.raises(SourceRefused, match=r"of no file .*: file:///y.parquet"):
+        open_table(uri, {}).held(2)
 
 
 def test_the_uri_of_a_file_keeps_what_its_name_has_in_percents(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ class SourceTable:
 
     def held(self, number: int) -> dict[str, HeldFile]:
         """All files that the table held at a version, by their paths, and which of their rows were
-        deleted. DataDamaged where the log does not tell any more."""
+        deleted. DataDamaged where the log does not tell any more; SourceRefused where it is not
+        told of which file rows are deleted."""
         table = self._at(number)
         hidden = {}
         if "deletionVectors" in (self.now.protocol().reader_features or ()):
@@ -142,9 +143,18 @@ class SourceTable:
                 hidden[unquote(one["filepath"])] = tuple(at for at, is_kept in kept if not is_kept)
         found = {}
         for file in _files(table):
-            ending = file.path if is_uri(file.path) else f"/{file.path}"
-            of_it = (places for uri, places in hidden.items() if uri.endswith(ending))
-            found[file.path] = HeldFile(file, next(of_it, ()))
+            ending = f"/{file.path}"
+            if is_uri(file.path):
+                # The log may have it with one slash behind its scheme, and percent-encoded.
+                ending = "/" + unquote(file.path).partition(":")[2].lstrip("/")
+            of_it = next((uri for uri in hidden if uri.endswith(ending)), "")
+            found[file.path] = HeldFile(file, hidden.pop(of_it, ()))
+        if hidden:
+            raise SourceRefused(
+                f"Rows are deleted (deletion vectors) of no file that the table {self.uri} held at "
+                f"version {number}: {min(hidden)}. So which rows it held is not told. Nothing was "
+                "read, and nothing was changed. Read it from a copy without deletion vectors."
+            )
         return found
 
     def may_map_at(self, number: int) -> bool:
