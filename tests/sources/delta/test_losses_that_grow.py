@@ -503,6 +503,74 @@ def test_what_changed_behind_a_set_back_is_followed_once_a_batch_has_told_of_tha
     assert read_on(world, 3) == [20]
 
 
+@pytest.mark.parametrize("is_in_its_log", [True, False], ids=["in its log", "in its folder"])
+def test_another_table_whose_rows_changed_is_read_as_it_is_and_then_followed(
+    tmp_path: Path, is_in_its_log: bool
+) -> None:
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2)
+    assert read_on(world, 0) == [0, 1, 2]
+    replace_table(world, is_in_its_log)
+    world.append(10, 11)
+    DeltaTable(world.uri).delete("n = 11")
+    assert world.lost() == [("3-", "replaced")]
+    world.accept()
+    assert world.source.to_follow(world.ingest) is None
+    assert "is new" in (world.source.unread(world.ingest) or "")
+    assert read_on(world, 1) == [10]
+    assert (world.lost(), world.source.unread(world.ingest)) == ([], None)
+    DeltaTable(world.uri).delete("n = 10")
+    world.append(12)
+    assert follow(world, "20260701T000000Z") == (("10",), ("12",))
+    assert read_on(world, 2) == [12]
+    assert has_followed(world)
+
+
+def test_a_table_of_which_a_batch_took_note_and_read_nothing_is_read_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """As a former version planned where the rows of another table had changed."""
+    world = followed_world(tmp_path)
+    world.append(10, 11)
+    DeltaTable(world.uri).delete("n = 11")
+    world.plan(0, Offset(world.source.table().id, 0, 0))
+    world.commit(0)
+    assert world.source.to_follow(world.ingest) is None
+    assert read_on(world, 1) == [10]
+
+
+def test_what_is_followed_is_done_once_another_table_is_read(tmp_path: Path) -> None:
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2)
+    assert read_on(world, 0) == [0, 1, 2]
+    DeltaTable(world.uri).delete("n = 0")
+    follow(world, "20260701T000000Z")
+    assert not has_followed(world)
+    (step,) = world.source.steps(world.ingest)
+    world.plan(1, step)
+    replace_table(world, is_in_its_log=False)
+    world.append(50)
+    assert not has_followed(world)
+    world.accept()
+    world.commit(1)
+    assert read_on(world, 2) == [50]
+    assert has_followed(world)
+
+
+def replace_table(world: World, is_in_its_log: bool) -> None:
+    """By an empty one."""
+    schema = DeltaTable(world.uri).schema()
+    if not is_in_its_log:
+        shutil.rmtree(world.uri)
+    DeltaTable.create(world.uri, schema=schema, mode="overwrite")
+
+
+def has_followed(world: World) -> bool:
+    followed = source_notes(world.ingest).followed
+    assert followed is not None
+    return world.source.has_followed(world.ingest, followed)
+
+
 @pytest.mark.parametrize("planned", [True, False], ids=["planned", "not yet planned"])
 def test_a_file_of_what_is_followed_that_is_gone_has_to_be_accepted(
     tmp_path: Path, planned: bool

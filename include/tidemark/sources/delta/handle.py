@@ -131,11 +131,12 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
     ) -> Offset | None:
         if not self._follows or position.batch < 0 or position.is_pending:
             return None
-        planned = planning.next_offset(position, table, source_notes(ingest).lost)
+        planned = planning.next_offset(position, table, source_notes(ingest).lost, follows=True)
         if planned.snapshot is not None or planned.skip or not planning.has_changes(table, planned):
             return None
-        # A batch that reads nothing tells first of versions that were set back.
-        if position.offset is not None and planned.begin < position.offset.next:
+        # A batch tells first of versions that were set back, and of a table that was replaced.
+        before = position.offset
+        if before is not None and (before.id != table.id or planned.begin < before.next):
             return None
         return replace(planned, mark=table.mark(planned.last))
 
@@ -166,7 +167,12 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         position = self.position(ingest)
         if position.is_pending or position.offset is None:
             return False
-        return isinstance(followed, FollowedVersions) and position.offset.next >= followed.next
+        if not isinstance(followed, FollowedVersions):
+            return False
+        if position.offset.id != followed.id:
+            # The batch of another table comes behind that of the act.
+            return followed.after is not None and position.batch > followed.after
+        return position.offset.next >= followed.next
 
     @property
     def _key(self) -> tuple[str, ...]:
@@ -192,6 +198,8 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
             return "rows of the table were changed"
         if not planning.moves(position, offset):
             return None
+        if offset.snapshot is not None:
+            return f"what the table held at version {offset.snapshot} is new"
         return f"versions {offset.begin} to {offset.next - 1} of the table are new"
 
     def unread_bytes(self, ingest: Checkpoint) -> int:
@@ -374,7 +382,7 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         notes = source_notes(ingest)
         if (followed := planning.followed_offset(position, notes.followed)) is not None:
             return followed
-        following = planning.next_offset(position, table, notes.lost)
+        following = planning.next_offset(position, table, notes.lost, self._follows)
         if self._follows:
             following = planning.unless_changed(table, following)
         return self._as_tried(following)

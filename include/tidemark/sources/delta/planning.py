@@ -81,15 +81,20 @@ def followed_offset(position: Position[Offset], act: Followed | None) -> Offset 
 
 
 def next_offset(
-    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss]
+    position: Position[Offset],
+    table: SourceTable,
+    accepted: Sequence[AcceptedLoss],
+    follows: bool = False,
 ) -> Offset:
-    """From where the last batch ended to the newest version; of another table all. Only where
-    nothing is lost it is what a batch may read."""
+    """From where the last batch ended to the newest version; of another table all, as
+    `first_offset`. Only where nothing is lost it is what a batch may read."""
     before = position.offset
     assert before is not None
-    if before.id != table.id:
-        return _from_the_beginning(table)
     begin = before.next
+    has_read = before.begin < begin or before.snapshot is not None or before.stop is not None
+    # A former version took note of another table whose rows had changed, and read nothing of it.
+    if before.id != table.id or (not has_read and begin == table.first):
+        return first_offset(table, "earliest", follows)
     set_back = [
         DeltaPart.of(one.part).version
         for one in accepted
@@ -120,7 +125,7 @@ def lost_parts(
         found: list[DeltaGap] = []
     else:
         _check_snapshot(table, before)
-        planned = [next_offset(position, table, accepted)]
+        planned = [next_offset(position, table, accepted, follows)]
         found = list(_lost_with_the_table(position, before, table, planned[0]))
         if follows:
             planned = [unless_changed(table, planned[0])]
