@@ -393,6 +393,26 @@ def test_a_version_that_was_read_in_part_is_none_that_a_batch_ended_with(
         world.lost()
 
 
+def test_a_set_back_that_was_accepted_and_undone_lets_nothing_be_read_twice(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6, 7)
+    assert read_on(world, 1) == [6, 7]
+    newest = Path(shutil.copytree(world.uri, tmp_path / "newest"))
+    set_back(world, older)
+    world.accept()
+    set_back(world, newest)
+    assert (world.lost(), world.source.unread(world.ingest)) == ([], None)
+    world.append(8)
+    (step,) = world.source.steps(world.ingest)
+    world.plan(2, step)
+    reading = world.source.reading(world.ingest, 2, None)
+    assert [one.reason for one in reading.verdicts] == ["set back"]
+    assert world.read(2) == [8]
+
+
 def test_a_set_back_to_before_anything_was_read_passes_over_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, starting=2)
     world.append(0)

@@ -100,7 +100,8 @@ def next_offset(
         for one in accepted
         if (one.reason, one.id, one.batch) == (SET_BACK, table.id, position.batch + 1)
     ]
-    if set_back:
+    # The table may be there again as it was read.
+    if set_back and (before.mark is None or table.mark(before.last) != before.mark):
         begin = min([begin, *set_back])
         return Offset(table.id, begin, max(begin, table.newest + 1))
     if before.stop is None:
