@@ -355,6 +355,27 @@ def test_a_set_back_that_was_accepted_is_no_word_on_the_next_one(
         world.source.check(world.ingest)
 
 
+def test_a_set_back_that_was_accepted_is_no_word_on_a_batch_that_was_planned_since(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6, 7)
+    assert read_on(world, 1) == [6, 7]
+    set_back(world, older)
+    world.accept()
+    world.append(60, 70)
+    (third,) = world.source.steps(world.ingest)
+    world.plan(2, third)
+    set_back(world, older)
+    assert world.lost() == [("6-7", "set back"), ("6-7", "set back")]
+    world.accept()
+    assert (world.lost(), world.read(2)) == ([], [])
+    world.commit(2)
+    world.append(600)
+    assert read_on(world, 3) == [600]
+
+
 def test_what_was_planned_and_not_read_is_no_version_that_a_batch_ended_with(
     world: World, tmp_path: Path
 ) -> None:

@@ -275,3 +275,28 @@ def test_a_topic_accepted_as_deleted_that_is_there_again_is_read_from_where_it_w
     other = TopicState("id-b", state.first, state.end)
     back = plan_next(Position(4, without.offset), {"a": other}, accepted, by_pattern=True)
     assert [str(one) for one in ranges(back.offset)] == ["a/0/0-8", "a/1/0-3"]
+
+
+@pytest.mark.parametrize(
+    ("state", "lost"),
+    [
+        (TopicState("x", {0: 95}, {0: 120}), [("a/0/90-94", "expired")]),
+        (TopicState("x", {0: 0}, {0: 93}), [("a/0/93-119", "cut off")]),
+        (
+            TopicState("y", {0: 0}, {0: 200}),
+            [("a/0/90-119", "replaced"), ("a/0/120-", "replaced")],
+        ),
+    ],
+    ids=["expired", "cut off again", "replaced"],
+)
+def test_what_was_accepted_before_a_batch_was_planned_is_no_word_on_what_it_reads(
+    state: TopicState, lost: list[tuple[str, str]]
+) -> None:
+    read = Position(0, {"a": TopicOffset("x", {0: 0}, {0: 100})})
+    acceptance = LossAcceptance("known", "me", NOW)
+    cut_off = plan_next(read, {"a": TopicState("x", {0: 0}, {0: 90})}, [], by_pattern=False)
+    accepted = [accepted_loss(told(one, ""), acceptance, one) for one in cut_off.lost]
+    written_on = {"a": TopicState("x", {0: 0}, {0: 120})}
+    (step,) = steps(plan_next(read, written_on, accepted, by_pattern=False).offset, None)
+    again = plan_next(Position(1, step, is_pending=True), {"a": state}, accepted, by_pattern=False)
+    assert [(str(one.range), one.reason) for one in again.lost] == lost

@@ -270,11 +270,14 @@ def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[Acce
 
 
 def _is_accepted(lost: DeltaGap, accepted: Sequence[AcceptedLoss]) -> bool:
-    of_it = (
-        accepted_versions(accepted, lost.id)
-        if lost.batch is None
-        else [one for one in accepted if (one.id, one.batch) == (lost.id, lost.batch)]
-    )
+    if lost.batch is None:
+        of_it = accepted_versions(accepted, lost.id)
+    else:
+        of_it = [one for one in accepted if (one.id, one.batch) == (lost.id, lost.batch)]
+        # Versions that were accepted before a batch was planned are others than it reads; a file of
+        # what an act follows is the same.
+        if lost.reason != GONE:
+            of_it = [one for one in of_it if one.was_planned == lost.was_planned]
     return any(DeltaPart.of(one.part).holds(lost.part) for one in of_it)
 
 

@@ -253,7 +253,9 @@ def _lost_of_next(
 def _not_accepted(lost: KafkaGap, accepted: Sequence[AcceptedLoss]) -> list[KafkaGap]:
     left = [lost.range]
     for one in accepted:
-        if (one.id, one.batch) == (lost.id, lost.batch):
+        # Messages that were accepted before a batch was planned are others than it reads.
+        of_it = (lost.id, lost.batch, lost.was_planned)
+        if (one.id, one.batch, one.was_planned) == of_it:
             gone = OffsetRange.of(one.part)
             left = [rest for part in left for rest in _left(part, gone)]
     return [replace(lost, range=one) for one in left]
