@@ -3,6 +3,7 @@ its rows; each row that went is in `retracted`; killed anywhere, the next run fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.streaming.audits import audit
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.unfinished_act import unfinished_act
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.streaming.recompute.following import key_of_reject
 from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
@@ -255,6 +257,44 @@ def test_what_bronze_does_not_tell_is_refused_and_leaves_everything(
     assert refused is not None
     assert "Bronze of clicks follows delta: sales" in refused.message
     assert told(place) == before
+
+
+def test_a_reject_whose_line_is_no_json_can_be_mended_and_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """No JSON has NaN, and of a line that is too large a reject has the beginning."""
+    columns = COLUMNS | {"amount": "double not null"}
+    place, sales = place_at(tmp_path / "root", columns=columns)
+    place.max_line_bytes = 8192
+    nan = pa.table(rows_of(FIRST[:3])).set_column(3, "amount", pa.array([5.0, math.nan, math.nan]))
+    large = pa.table(rows_of([(4, 5, "x" * 9000, 7)]))
+    write_deltalake(sales.uri, nan)
+    write_deltalake(sales.uri, large.set_column(3, "amount", pa.array([7.0])), mode="append")
+    assert succeed(spark, place, "first").rows.rejected == {"malformed": 2, "too large": 1}
+    DeltaTable(sales.uri).update(predicate="id = 2", updates={"amount": "7.0"})
+    sales.delete("id = 3")
+    DeltaTable(sales.uri).update(predicate="id = 4", updates={"key": "'b'"})
+    succeed(spark, place, "mended")
+    assert sorted(row["id"] for row in place.bronze().to_pylist()) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('{"id": 2, "the \\"id\\"": "a,b", "amount": NaN}', "2,a~,b"),
+        ('{"text": "\\"id\\": 7", "id": -2, "the \\"id\\"": "\\"ä\\\\", "text": "x', '-2,"ä\\'),
+        (b'{"id": 1, "the \\"id\\"": "a", "text": "\xff"}', "1,a"),
+        ('{"id": 1, "the \\"id\\"": "cut', None),
+        ('{"amount": NaN}', None),
+    ],
+)
+def test_the_key_of_a_reject_is_read_of_a_line_that_is_no_json(
+    spark: SparkSession, line: str | bytes, key: str | None
+) -> None:
+    raw = (line, None) if isinstance(line, str) else (None, line)
+    rows = spark.createDataFrame([raw], "raw string, raw_bytes binary")
+    ((found,),) = rows.selectExpr(key_of_reject(["id", 'the "id"'])).collect()
+    assert found == key
 
 
 def test_a_check_that_fails_keeps_gold_as_it_was_until_somebody_accepts(

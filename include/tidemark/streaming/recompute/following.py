@@ -18,6 +18,8 @@ Killed anywhere after 2, the next run finishes what the plan says. Gold is as it
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -270,11 +272,9 @@ def _check_rejected(
     """Rows that bronze does not have were rejected, or retracted by a person; nothing else."""
     tables, source = run.warehouse, run.pipeline.source
     fields = [source.columns[name].path(name)[0] for name in source.followed_key]
-    places = [literal(f"$['{one}']") for one in fields]
-    of_raw = key_sql([f"get_json_object(raw, {one})" for one in places])
     rejects = tables.rejects
     raw = table_at(spark, rejects, rejects.existing().version()).select(
-        F.expr(of_raw).alias("_key")
+        F.expr(key_of_reject(fields)).alias("_key")
     )
     known = _counts(spark, raw, keys)
     retracted: TablePlace = tables.retracted
@@ -286,6 +286,23 @@ def _check_rejected(
         gone = dropped_text(rejects.existing())
         way_on = f"{gone} {way_on}" if gone else way_on
         raise _refusal(f"{refused}neither bronze nor rejects have a row", missing, way_on)
+
+
+def key_of_reject(fields: Sequence[str]) -> str:
+    """The text of a rejected row's key, as `row_key.key_text` has it, in Spark SQL on the columns
+    of rejects. A line that is no whole JSON has it too, as far as it goes: one with NaN, with bytes
+    that are no UTF-8, or that was cut."""
+    texts = []
+    for name in fields:
+        forms = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+        names = "|".join(sorted(map(re.escape, forms)))
+        # As rows of a table are written as lines. Quotes within a value are marked there.
+        value = rf'(?:{names}): ("[^"\\]*+(?:\\.[^"\\]*+)*"|-?[0-9]+)'
+        line = "coalesce(raw, CAST(raw_bytes AS STRING))"
+        found = f"""concat('{{"k":', regexp_extract({line}, {literal(value)}, 1), '}}')"""
+        place = literal(f"$['{name}']")
+        texts.append(f"coalesce(get_json_object(raw, {place}), get_json_object({found}, '$.k'))")
+    return key_sql(texts)
 
 
 def _counts(spark: SparkSession, rows: DataFrame, keys: Sequence[str]) -> dict[str, int]:
