@@ -53,6 +53,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("place", pa.int64()),
     pa.field("deletes", pa.bool_()),
     pa.field("lacks", pa.string()),
+    pa.field("whole", pa.binary()),
 ]
 _READ = pa.schema(_FIELDS)
 _MOST_SHOWN = 5
@@ -110,10 +111,19 @@ class RowKeys:
         """The ids of schemas that these messages name and that are not known."""
         return self.values.needed(messages) | self.keys.needed(messages)
 
-    def change(self, message: Message, lines: LineReader) -> tuple[str | None, bool, str | None]:
-        """The key of the row as text, is the row deleted, and a field whose value the message does
-        not tell. No key: the message names no row. SourceRefused where it empties the table."""
-        value, key = message.value(), self._key(message, lines)
+    def change(
+        self, message: Message, lines: LineReader
+    ) -> tuple[str | None, bool, str | None, bytes | None]:
+        """The key of the row as text, is the row deleted, a field whose value the message does not
+        tell, and a digest of a message's key that has other fields too. No key: the message names
+        no row. SourceRefused where it empties the table."""
+        key, whole = self._key(message, lines)
+        return (*self._change(message, lines, key), whole)
+
+    def _change(
+        self, message: Message, lines: LineReader, key: str | None
+    ) -> tuple[str | None, bool, str | None]:
+        value = message.value()
         if self.form == "upsert" or value is None:
             return key, value is None, None
         try:
@@ -154,27 +164,30 @@ class RowKeys:
             )
         return json_text(after).encode()
 
-    def _key(self, message: Message, lines: LineReader) -> str | None:
+    def _key(self, message: Message, lines: LineReader) -> tuple[str | None, bytes | None]:
         data = message.key()
         if data is None:
-            return None
+            return None, None
         try:
             if self.keys.format in ("avro", "json_schema"):
                 data = self.keys.line(data, self.keys.header(message))
             text = data.decode()
         except (UnicodeDecodeError, ValueUnusable):
-            return None
+            return None, None
         if self.paths == ((),):
-            return text
+            return text, None
         # A key that is one value is no line.
         try:
             found: Any = lines.read(b'{"_key":' + text.encode() + b"}")
         except NotAnObject:
-            return None
+            return None, None
         if self.form == "debezium":
             found = found["_key"]
             found = _payload(found) if type(found) is dict else None
-        return self._told_by(found)
+        whole = _leaves(found)
+        more = len(whole) > len(self.paths)
+        digest = hashlib.blake2b(repr(whole).encode(), digest_size=16).digest() if more else None
+        return self._told_by(found), digest
 
     def _told_by(self, fields: Any) -> str | None:
         """What they have at the paths; None where one is none."""
@@ -186,6 +199,13 @@ class RowKeys:
             texts.append(_text(found))
         known = [one for one in texts if one is not None]
         return key_text(known) if len(known) == len(texts) else None
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
+    """What a key says, each value with its path, whatever the order of its fields."""
+    if type(value) is not dict:
+        return [(path, json_text(value))]
+    return sorted(one for name in value for one in _leaves(value[name], (*path, name)))
 
 
 def _payload(event: dict[str, Any]) -> dict[str, Any]:
@@ -272,8 +292,8 @@ def newest_messages(
     """Of messages of one topic, each read once; the keys where they are asked for.
 
     SourceRefused where messages of a key lie in several partitions, so that it is not told which is
-    newer; where the newest of a key does not tell all of its row; and as `RowKeys.change`.
-    InputNeeded where they name schemas that are not known.
+    newer; where their own keys differ in other fields; where the newest of a key does not tell all
+    of its row; and as `RowKeys.change`. InputNeeded where they name schemas that are not known.
     """
     # Tasks import this module, and do without it.
     from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -284,11 +304,12 @@ def newest_messages(
             raise InputNeeded(tuple(sorted(needed)))
         found = [keys.change(one, lines) for one in messages]
         columns: list[Any] = [
-            [key for key, _, _ in found],
+            [key for key, _, _, _ in found],
             [one.partition() for one in messages],
             [one.offset() for one in messages],
-            [deletes for _, deletes, _ in found],
-            [lacks for _, _, lacks in found],
+            [deletes for _, deletes, _, _ in found],
+            [lacks for _, _, lacks, _ in found],
+            [whole for _, _, _, whole in found],
         ]
         read.append(pa.table(dict(zip(_READ.names, columns, strict=True)), _READ))
     with duckdb_in_utc() as connection:
@@ -298,6 +319,7 @@ def newest_messages(
             CREATE TEMP TABLE found AS
             SELECT *,
                 key IS NOT NULL AND min(part) OVER same < max(part) OVER same AS is_apart,
+                key IS NOT NULL AND min(whole) OVER same < max(whole) OVER same AS differs,
                 CASE
                     WHEN key IS NULL THEN {_NO_KEY}
                     WHEN max(place) OVER same > place THEN max(place) OVER same
@@ -306,11 +328,13 @@ def newest_messages(
             FROM messages WINDOW same AS (PARTITION BY key)
             """
         )
-        apart = connection.sql(
-            "SELECT DISTINCT key FROM found WHERE is_apart ORDER BY key"
-        ).fetchall()
-        if apart:
-            check_in_one_partition([str(key) for (key,) in apart])
+        apart, differing = (
+            connection.sql(f"SELECT DISTINCT key FROM found WHERE {one} ORDER BY key").fetchall()
+            for one in ("is_apart", "differs")
+        )
+        if differing:
+            raise _several_rows([str(key) for (key,) in differing])
+        check_in_one_partition([str(key) for (key,) in apart])
         lacking = connection.execute(
             """
             SELECT part, place, lacks FROM found WHERE newer IS NULL AND lacks IS NOT NULL
@@ -353,13 +377,25 @@ def _not_whole(partition: int, offset: int, field: str) -> SourceRefused:
     )
 
 
+def _several_rows(keys: Sequence[str]) -> SourceRefused:
+    return SourceRefused(
+        "The messages' own keys have other fields than source.kafka.key, and differ in them where "
+        f"it is the same ({_some(keys)}), so which rows they change is not told. Nothing was read. "
+        "Let a pipeline of a new name read the topic, whose source.kafka.key has all columns that "
+        "tell the rows apart."
+    )
+
+
+def _some(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:_MOST_SHOWN]) + (" …" if len(keys) > _MOST_SHOWN else "")
+
+
 def check_in_one_partition(apart: Sequence[str]) -> None:
     """SourceRefused where there are keys whose messages lie in several partitions."""
     if apart:
-        shown = ", ".join(apart[:_MOST_SHOWN]) + (" …" if len(apart) > _MOST_SHOWN else "")
         raise SourceRefused(
-            f"Messages of one key lie in several partitions ({shown}), so which of them is newer "
-            "is not told. Nothing was read. Has the topic more partitions than before, or has it "
-            "writers of another partitioner? Copy it to one whose keys lie in one partition each, "
-            "and let a pipeline of a new name read that."
+            f"Messages of one key lie in several partitions ({_some(apart)}), so which of them is "
+            "newer is not told. Nothing was read. Has the topic more partitions than before, or "
+            "has it writers of another partitioner? Copy it to one whose keys lie in one partition "
+            "each, and let a pipeline of a new name read that."
         )
