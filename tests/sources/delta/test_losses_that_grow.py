@@ -7,6 +7,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 
 from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import DataDamaged, InputLost, SourceNotFound, TableLost
+from tidemark.errors import DataDamaged, InputLost, SourceNotFound, SourceRefused, TableLost
 from tidemark.recompute.rewind.input import AfterBatch
 from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.sources.delta.handle import DeltaSourceHandle
@@ -33,6 +34,7 @@ from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.notes import source_notes, write_source_notes
 from tidemark.sources.source import LossAcceptance
 
+TIME = pa.timestamp("us", "UTC")
 ACCEPTED = LossAcceptance("gone for good", "me", datetime(2026, 7, 1, tzinfo=UTC))
 
 
@@ -485,6 +487,36 @@ def followed_world(root: Path) -> World:
     place = Place(root, clicks(source=source, tables=tables))
     world.source = DeltaSourceHandle(place.pipeline, place.settings)
     return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (pa.string(), None),
+        (pa.int8(), None),
+        (pa.date32(), None),
+        (pa.decimal128(10, 0), None),
+        (pa.decimal128(10, 2), "decimal(10,2)"),
+        (pa.float64(), "double"),
+        (pa.bool_(), "boolean"),
+        (pa.binary(), "binary"),
+        (TIME, "timestamp"),
+        (pa.list_(pa.string()), "array"),
+        (pa.struct([("a", pa.int64())]), "struct"),
+    ],
+    ids=str,
+)
+def test_a_key_whose_text_may_be_another_in_bronze_is_refused(
+    tmp_path: Path, kind: pa.DataType, told: str | None
+) -> None:
+    world = followed_world(tmp_path)
+    fields: list[pa.Field[Any]] = [pa.field("n", kind), pa.field("at", TIME)]
+    write_deltalake(world.uri, pa.schema(fields).empty_table())
+    if told is None:
+        world.source.check(world.ingest)
+        return
+    with pytest.raises(SourceRefused, match=rf"n \({re.escape(told)}\)"):
+        world.source.check(world.ingest)
 
 
 def follow(world: World, act: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from tidemark.sources.delta.log import AddedFile
 
 _MOST_SHOWN = 5
+# Types of a table whose values are one text in its files, in lines and in bronze.
+_KEYS = re.compile(r"string|byte|short|integer|long|date|decimal\(\d+,0\)")
 # Its name in the notes: there is one.
 _TABLE = "table"
 
@@ -92,6 +95,17 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
                 f"{', '.join(table.columns)}. Each row would have null there. Nothing was read. "
                 "Write the name under source.columns, or its `field`, as the table does, or take "
                 "it out."
+            )
+        types = table.types
+        if self._follows and (
+            wrong := [
+                f"{name} ({types[name]})" for name in self._key if not _KEYS.fullmatch(types[name])
+            ]
+        ):
+            raise SourceRefused(
+                f"Of the key of `changes: follow` the table {table.uri} has {', '.join(wrong)}, "
+                "whose text may be another in bronze. Nothing was read. Name a key of text, whole "
+                "numbers or dates, or set source.delta.changes to stop."
             )
         by = table.now.metadata().partition_columns
         if self._follows and (parted := [name for name in self._key if name in by]):

@@ -75,6 +75,13 @@ class SourceTable:
         """Their names, in upper and lower case as the table has them."""
         return tuple(one.name for one in self.now.schema().fields)
 
+    @property
+    def types(self) -> dict[str, str]:
+        """Their types, as Delta calls them; of a nested one its kind."""
+        fields = json.loads(self.now.schema().to_json())["fields"]
+        kinds = [(one["name"], one["type"]) for one in fields]
+        return {name: kind if isinstance(kind, str) else kind["type"] for name, kind in kinds}
+
     @cached_property
     def first(self) -> int | None:
         """Its first version; None where the log does not reach back to its beginning. Before it may
@@ -193,19 +200,18 @@ class SourceTable:
     def partition_of(self, file: AddedFile) -> dict[str, str]:
         """The file's values of partition columns, as JSON. Raises SourceRefused for types whose
         text in the log does not say what they are."""
-        fields = json.loads(self.now.schema().to_json())["fields"]
         return {
-            one["name"]: self._as_json(one["name"], one["type"], file.partition[one["name"]])
-            for one in fields
-            if one["name"] in file.partition
+            name: self._as_json(name, kind, file.partition[name])
+            for name, kind in self.types.items()
+            if name in file.partition
         }
 
-    def _as_json(self, name: str, kind: Any, value: str | None) -> str:
+    def _as_json(self, name: str, kind: str, value: str | None) -> str:
         if value is None or value == "":
             return "null"
         if kind in _AS_JSON:
             return json.dumps(value, ensure_ascii=False)
-        if kind in _BARE or str(kind).startswith("decimal"):
+        if kind in _BARE or kind.startswith("decimal"):
             return value
         raise SourceRefused(
             f"The table {self.uri} is partitioned by {name}, of type {kind}, whose value in the "
