@@ -576,6 +576,25 @@ def test_what_changed_behind_a_set_back_is_followed_once_a_batch_has_told_of_tha
     assert read_on(world, 3) == [20]
 
 
+def test_what_changed_behind_a_log_that_was_cleaned_up_is_refused_with_a_way_on(
+    tmp_path: Path,
+) -> None:
+    world = followed_world(tmp_path)
+    world.append(0, 1, 2)
+    assert read_on(world, 0) == [0, 1, 2]
+    world.append(3, 4)
+    DeltaTable(world.uri).create_checkpoint()
+    DeltaTable(world.uri).delete("n = 1")
+    world.expire(0, 1, 2, 3)
+    with pytest.raises(SourceRefused, match=r"held at version 2, .*changes to stop, and accept"):
+        follow(world, "20260701T000000Z")
+    # As it says.
+    stopping = World(tmp_path)
+    assert stopping.lost() == [("5", "changed rows"), ("3-3", "expired")]
+    stopping.accept()
+    assert read_on(stopping, 1) == [4]
+
+
 @pytest.mark.parametrize("is_in_its_log", [True, False], ids=["in its log", "in its folder"])
 def test_another_table_whose_rows_changed_is_read_as_it_is_and_then_followed(
     tmp_path: Path, is_in_its_log: bool

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from tidemark.errors import SourceRefused
+from tidemark.errors import DataDamaged, SourceRefused
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.pipeline.row_key import BETWEEN, ESCAPE
@@ -102,9 +102,19 @@ def source_change(table: SourceTable, offset: Offset, key: Sequence[str]) -> Sou
     the others the key.
 
     SourceRefused where a key of these rows is of several rows, where there are too many rows, or
-    where a file cannot be read; DataDamaged where the log does not tell what the table held.
+    where a file cannot be read, or the log does not tell any more what the table held before;
+    DataDamaged where it does not tell what it holds.
     """
-    before, after = table.held(offset.begin - 1), table.held(offset.last)
+    was = offset.begin - 1
+    try:
+        before = table.held(was)
+    except DataDamaged as error:
+        raise SourceRefused(
+            f"Rows of the table {table.uri} were changed, and what it held at version {was}, up to "
+            "which it was read, is not in its log any more: so which rows went is not told. "
+            f"{_LEFT}; or restore the log from a backup."
+        ) from error
+    after = table.held(offset.last)
     same = {path for path, one in before.items() if after.get(path) == one}
     added = {
         file.path: number
