@@ -76,6 +76,15 @@ def instant_of(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+def known_instant(milliseconds: object) -> datetime | None:
+    """The instant of what others wrote as milliseconds since 1970, in UTC; None where that is no
+    whole number, or lies in no year from 1 to 9999."""
+    try:
+        return instant_of(milliseconds) if type(milliseconds) is int else None
+    except OverflowError:
+        return None
+
+
 def instant_of_us(microseconds: int) -> datetime:
     """The instant of microseconds since 1970, in UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)

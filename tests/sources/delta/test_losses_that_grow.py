@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import DataDamaged, InputLost, SourceNotFound, SourceRefused, TableLost
+from tidemark.pipeline.instants import instant_of
 from tidemark.recompute.rewind.input import AfterBatch
 from tidemark.sources.delta.following import NEW_ROWS
 from tidemark.sources.delta.handle import DeltaSourceHandle
@@ -808,3 +809,16 @@ def test_what_is_lost_since_a_first_begin_was_noted_is_told_by_the_lag_too(tmp_p
     lag = world.source.lag(world.ingest)
     assert lag is not None
     assert (lag.messages, lag.lost) == (2, 1)
+
+
+@pytest.mark.parametrize("time", ["-1793000000000000", '"2026-07-01"', "null"])
+def test_a_version_whose_time_is_none_is_as_one_without(tmp_path: Path, time: str) -> None:
+    world = World(tmp_path)
+    world.append(1, 2)
+    log = Path(world.uri) / "_delta_log"
+    (later,) = re.findall(r'"timestamp":(\d+)', (log / f"{1:020}.json").read_text())
+    first = log / f"{0:020}.json"
+    first.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{time}', first.read_text()))
+    lag = world.source.lag(world.ingest)
+    assert lag is not None
+    assert (lag.messages, lag.since) == (2, instant_of(int(later)))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kit.kafka import make_topic, new_name, produce
-from tests.kit.running import Place
+from tests.kit.running import Place, clicks
 from tests.sources.kafka.test_lost_topics import topics_place
 from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.sources.kafka.client import TopicState
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
 
@@ -47,3 +48,19 @@ def test_a_cluster_that_is_away_leaves_the_status_whole(
     lag = source_lag(gone.pipeline, gone.settings)
     assert isinstance(lag, NotAsked)
     assert lag.because.startswith("SourceUnavailable: The Kafka cluster of the connection `broker`")
+
+
+@pytest.mark.parametrize("oldest", [1_793_000_000_000_000, -62_135_596_800_001, 2**63 - 1])
+def test_a_message_whose_time_is_in_no_year_that_is_known_is_as_one_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oldest: int
+) -> None:
+    """As of a producer that writes microseconds."""
+    client = "tidemark.sources.kafka.client.KafkaCluster.states"
+    monkeypatch.setattr(client, lambda *_: {"t": TopicState("x", {0: 0}, {0: 20})})
+    found = "tidemark.sources.kafka.handle.oldest_message_ms"
+    monkeypatch.setattr(found, lambda *_: oldest)
+    common = {name: value for name, value in clicks()["source"].items() if name != "files"}
+    source = {"kafka": {"topic": "t", "connection": "broker"}, **common}
+    nowhere = {"broker": {"servers": "127.0.0.1:1", "security_protocol": "PLAINTEXT"}}
+    place = Place(tmp_path, clicks(source=source), connections=nowhere)
+    assert source_lag(place.pipeline, place.settings) == Lag(20, None)

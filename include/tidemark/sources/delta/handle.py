@@ -14,7 +14,7 @@ from tidemark.errors import DataDamaged, InputLost, SourceRefused
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.granted import why_not_granted
-from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.instants import known_instant
 from tidemark.pipeline.model import DeltaSource, DeltaTableSource, FirstTableRows, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.reasons import CHANGED_ROWS, REPLACED, UNREADABLE
@@ -227,11 +227,12 @@ class DeltaSourceHandle(FollowedSourceHandle[Offset]):
         lost = len(self._lost(ingest, position, table))
         rows = sum(1 if file.rows is None else file.rows for _, file in files)
         times = [
-            version.time_ms
+            time
             for number in {part.version for part, _ in files}
-            if (version := table.version(number)) is not None and version.time_ms is not None
+            if (version := table.version(number)) is not None
+            and (time := known_instant(version.time_ms)) is not None
         ]
-        return Lag(rows, instant_of(min(times)) if rows and times else None, lost)
+        return Lag(rows, min(times, default=None) if rows else None, lost)
 
     def left(
         self, ingest: Checkpoint, batch: int, since: str

@@ -33,16 +33,16 @@ class AddedFile:
 @dataclass(frozen=True)
 class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
-    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC. `sets_id`:
-    the id of the table, where the commit gives it one. `digest`: of the commit as it is written,
-    which tells it from another of the same number. `maps`: are its columns mapped from here on;
-    None where the commit does not say."""
+    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: what the commit
+    says, which may be no time. `sets_id`: the id of the table, where the commit gives it one.
+    `digest`: of the commit as it is written, which tells it from another of the same number.
+    `maps`: are its columns mapped from here on; None where the commit does not say."""
 
     number: int
     added: tuple[AddedFile, ...]
     removed: int
     operation: str
-    time_ms: int | None
+    time_ms: object
     sets_id: str | None
     digest: str
     maps: bool | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +22,7 @@ from tidemark.errors import (
     SourceRefused,
 )
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_text, known_instant
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
 from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.places import INGEST
@@ -223,13 +222,11 @@ class KafkaSourceHandle(FollowedSourceHandle[Offset]):
         return sum(one.number for one in ranges(planned)) * _BYTES_OF_A_MESSAGE
 
     def lag(self, ingest: Checkpoint) -> Lag | None:
-
         position, plan = self._plan(ingest)
         unread = ranges(plan.offset) + planning.pending(position)
         number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
         oldest = oldest_message_ms(self.client, ranges(plan.offset) or planning.pending(position))
-        since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
-        return Lag(number, since, len(plan.lost))
+        return Lag(number, known_instant(oldest), len(plan.lost))
 
     def left(
         self, ingest: Checkpoint, batch: int, since: str
