@@ -188,6 +188,18 @@ def test_rows_that_are_deleted_of_a_file_that_the_log_names_by_its_uri_are_none(
     assert source_change(table, Offset(table.id, 2, 3), ["n"]).gone == ("2",)
 
 
+def test_of_a_snapshot_rows_that_are_deleted_are_not_read(tmp_path: Path) -> None:
+    uri = table_with(tmp_path, pa.table({"n": [1, 2, 3]}))
+    hide_second_row(uri, "x.parquet")
+    table = open_table(uri, {})
+    first = first_offset(table, "earliest", follows=True)
+    assert (first.snapshot, first.begin) == (2, 3)
+    assert lines(uri, first) == ['{"n": 1}', '{"n": 3}']
+    ((part, file),) = files_of(table, first)
+    (piece,) = slice_of(table, part, file).typed(10**9)
+    assert piece.origin["_row"].to_pylist() == [0, 2]
+
+
 def test_a_deletion_vector_that_is_of_no_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

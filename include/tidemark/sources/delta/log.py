@@ -21,13 +21,15 @@ _MAPPING = "delta.columnMapping.mode"
 @dataclass(frozen=True)
 class AddedFile:
     """A file with rows: its path below the table, or its URI, its partition's values as the log
-    has them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
+    has them, and how many rows it says it has. `has_deletions`: some of them are deleted;
+    `deleted`: their places, as far as they were asked for."""
 
     path: str
     partition: Mapping[str, str | None]
     rows: int | None
     bytes: int
     has_deletions: bool
+    deleted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

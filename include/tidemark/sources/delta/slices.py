@@ -18,8 +18,8 @@ from tidemark.storage.files import Options
 class DeltaSlice(Slice):
     """`part` names the version and the file (`Part`), `uri` is where it lies; `partition` has the
     values of partition columns as JSON. `most`: only so many rows are read, the first ones; `rows`:
-    only those at these places. Of a local file only what is read at a time is in memory; of another
-    one the whole file."""
+    only those at these places; `deleted`: without those. Of a local file only what is read at a
+    time is in memory; of another one the whole file."""
 
     part: str
     version: int
@@ -30,6 +30,7 @@ class DeltaSlice(Slice):
     options: Options
     most: int | None = None
     rows: tuple[int, ...] | None = None
+    deleted: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -48,8 +49,11 @@ class DeltaSlice(Slice):
             rows = given if self.most is None else given.slice(0, self.most - row)
             places = np.arange(row, row + len(rows))
             row += len(rows)
-            if self.rows is not None:
-                at = np.flatnonzero(np.isin(places, self.rows))
+            if self.rows is not None or self.deleted:
+                wanted = np.isin(places, self.deleted, invert=True)
+                if self.rows is not None:
+                    wanted &= np.isin(places, self.rows)
+                at = np.flatnonzero(wanted)
                 # Arrow filters not all of its forms of text; each can be cut, and put together.
                 runs = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
                 cuts = [rows.slice(int(one[0]), len(one)) for one in runs if len(one)]

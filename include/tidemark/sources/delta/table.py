@@ -127,16 +127,9 @@ class SourceTable:
             yield from now
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
-        """All files that the table held at a version, in the order of their paths. Raises
-        SourceRefused where rows of them may be deleted, DataDamaged where the log does not tell
-        any more."""
-        if "deletionVectors" in (self.now.protocol().reader_features or ()):
-            raise SourceRefused(
-                f"The log of {self.uri} does not reach back to its beginning, and the table may "
-                "have deletion vectors: which rows of its files it holds is not told. Nothing was "
-                "read. Begin with a version whose log is there: source.delta.starting."
-            )
-        return tuple(_files(self._at(number)))
+        """All files that the table held at a version, in the order of their paths, with the places
+        of rows that were deleted. Raises as `held`."""
+        return tuple(replace(one.file, deleted=one.deleted) for one in self.held(number).values())
 
     def held(self, number: int) -> dict[str, HeldFile]:
         """All files that the table held at a version, by their paths, and which of their rows were
