@@ -158,6 +158,20 @@ def test_rows_that_are_the_same_in_all_and_rows_without_a_key_are_told_apart_by_
     assert sum(len(one.rows) for one in found.new) == 2
 
 
+def test_the_version_of_a_row_is_the_one_that_packed_its_file(tmp_path: Path) -> None:
+    table = Table(tmp_path / "t")
+    table.append({1: "a", 2: "a"})
+    version = table.version
+    table.append({3: "a"})
+    table.delete([1])
+    DeltaTable(table.uri).optimize.compact()
+    packed = table.version
+    table.append({4: "a"})
+    table.append({5: "a"})
+    found = table.since(version)
+    assert {one.version for one in found.new} == {packed, packed + 1, packed + 2}
+
+
 @pytest.mark.parametrize("is_apart", [True, False])
 def test_a_key_of_several_rows_is_refused_where_its_rows_changed(
     tmp_path: Path, is_apart: bool

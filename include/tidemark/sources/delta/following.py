@@ -116,12 +116,10 @@ def source_change(table: SourceTable, offset: Offset, key: Sequence[str]) -> Sou
         ) from error
     after = table.held(offset.last)
     same = {path for path, one in before.items() if after.get(path) == one}
-    added = {
-        file.path: number
-        for number, version in table.versions(offset.versions)
-        if version is not None
-        for file in version.added
-    }
+    versions = [one for _, one in table.versions(offset.versions) if one is not None]
+    # A file that only got statistics was added before.
+    added = {path: one.number for one in versions for path in one.moved}
+    added |= {file.path: one.number for one in versions for file in one.added}
     try:
         old = _rows(table, {path: one for path, one in before.items() if path not in same}, key)
         now = _rows(table, {path: one for path, one in after.items() if path not in same}, key)

@@ -35,10 +35,11 @@ class AddedFile:
 @dataclass(frozen=True)
 class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
-    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: what the commit
-    says, which may be no time. `sets_id`: the id of the table, where the commit gives it one.
-    `digest`: of the commit as it is written, which tells it from another of the same number.
-    `maps`: are its columns mapped from here on; None where the commit does not say."""
+    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither: `moved` has the paths of
+    those that it added. `time_ms`: what the commit says, which may be no time. `sets_id`: the id of
+    the table, where the commit gives it one. `digest`: of the commit as it is written, which tells
+    it from another of the same number. `maps`: are its columns mapped from here on; None where the
+    commit does not say."""
 
     number: int
     added: tuple[AddedFile, ...]
@@ -48,6 +49,7 @@ class Version:
     sets_id: str | None
     digest: str
     maps: bool | None
+    moved: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[AddedFile, ...]:
@@ -99,6 +101,7 @@ def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version
         str(metadata[0]["id"]) if metadata else None,
         digest,
         mapped_by(metadata[0].get("configuration")) is not None if metadata else None,
+        tuple(path_of(str(one["path"])) for one in adds if not one["dataChange"]),
     )
 
 
