@@ -6,14 +6,17 @@ import importlib
 import math
 import random
 import sys
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -495,6 +498,53 @@ class Boundless:
     lowest: Any = math.inf
 
 
+VIENNA = ZoneInfo("Europe/Vienna")
+
+
+class Light(StrEnum):
+    RED = "red"
+
+
+@dataclass
+class Latest:
+    lowest: deque[float] | None = None
+
+
+@dataclass
+class Least:
+    lowest: defaultdict[str, float] | None = None
+
+
+@dataclass
+class Moment:
+    lowest: datetime | None = None
+
+
+@dataclass
+class Clock:
+    lowest: time | None = None
+
+
+@dataclass
+class Named:
+    lowest: str | None = None
+
+
+@dataclass
+class Colour:
+    lowest: Light | None = None
+
+
+@dataclass
+class Many:
+    lowest: set[str] | None = None
+
+
+@dataclass
+class ByName:
+    lowest: dict[str, int] | None = None
+
+
 def lowest_of(kind: type[Any], value: Any = None) -> type[Any]:
     """A fold of a state of this type, that keeps a value and puts out what came back of it."""
 
@@ -531,11 +581,38 @@ def test_a_state_with_an_alias_comes_back() -> None:
         (InfiniteModel, None, "`lowest` comes back as None, and was inf; a model keeps it with"),
         (Excluding, 2.5, "`lowest` comes back as None, and was 2.5"),
         (Anything, {1: 2}, r"`lowest` comes back as \{'1': 2\}, and was \{1: 2\}"),
+        (Anything, [(1, 2)], r"`lowest` comes back as \[\[1, 2\]\], and was \[\(1, 2\)\]"),
+        (Latest, deque([1.0], maxlen=3), r"comes back as deque\(\[1.0\]\), and was .*maxlen=3"),
+        (Least, defaultdict(lambda: math.inf), "comes back as defaultdict.*'float'"),
+        (Moment, at(0).astimezone(VIENNA), "tzinfo=TzInfo.7200.*, and was .*Europe/Vienna"),
+        (Clock, time(12, tzinfo=VIENNA), r"comes back as .*time\(12, 0\), and was .*Europe/Vienna"),
+        (Named, Light.RED, "`lowest` comes back as 'red', and was <Light.RED: 'red'>"),
+        (Many, {Light.RED}, "`lowest` comes back as {'red'}, and was {<Light.RED: 'red'>}"),
+        (ByName, {Light.RED: 1}, "`lowest` comes back as {'red': 1}, and was {<Light.RED: 'red'>"),
     ],
 )
 def test_what_json_loses_of_a_state_is_a_verdict(kind: type[Any], value: Any, said: str) -> None:
     with pytest.raises(FoldFailed, match=said):
         of(lowest_of(kind, value), [row(0), row(1)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Moment, at(0)),
+        (Moment, at(0).astimezone(timezone(GAP))),
+        (Moment, at(0).astimezone(ZoneInfo("UTC"))),
+        (Moment, datetime(2026, 7, 1)),
+        (Clock, time(12, tzinfo=UTC)),
+        (Least, defaultdict(float, a=math.nan)),
+        (Latest, deque([math.nan])),
+        (Colour, Light.RED),
+        (Many, {"red"}),
+        (ByName, {"red": 1}),
+    ],
+)
+def test_what_comes_back_as_it_was_is_a_state(kind: type[Any], value: Any) -> None:
+    assert len(of(lowest_of(kind, value), [row(0)], {"share": "array<double>"})) == 1
 
 
 def test_a_field_that_nobody_can_give_is_no_state() -> None:

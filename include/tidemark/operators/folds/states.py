@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time, tzinfo
+from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +19,8 @@ from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.said import message_of, named
 
 _LACKING = object()
+# Equal values of these are the same; of subclasses, members of an IntEnum say, they are not.
+_ALWAYS_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 class InvalidState(Exception):
@@ -99,14 +104,48 @@ def _fields(record: Any) -> Sequence[str]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Is a value what came back? A list may stand for a tuple; NaN is NaN."""
+    """Is a value what came back, for all that a class does with it? A list may have become the
+    tuple that its field says; NaN is NaN."""
+    if type(one) in _ALWAYS_PLAIN:
+        return bool(one == other)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        # What is empty is let through: `()` is the usual default of a Sequence, read as a list.
+        kept = not one or isinstance(one, list) or isinstance(other, tuple)
+        return kept and _all_same(one, other)
+    if isinstance(one, deque) and isinstance(other, deque):
+        return one.maxlen == other.maxlen and _all_same(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and _same_items(one, other)
+    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
+        came = {member: member for member in other}
+        return one == other and _all_same(one, [came[member] for member in one])
     if _is_record(type(one)) and type(one) is type(other):
         return all(_same(getattr(one, name), getattr(other, name)) for name in _fields(one))
+    if isinstance(one, Enum) and type(one) is not type(other):
+        return False
+    if isinstance(one, datetime | time) and isinstance(other, datetime | time):
+        return one == other and _same_zone(one.tzinfo, other.tzinfo)
     return bool(one == other or (one != one and other != other))
+
+
+def _all_same(one: Collection[Any], other: Collection[Any]) -> bool:
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _same_items(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Of two dicts with equal keys."""
+    if isinstance(one, defaultdict) and isinstance(other, defaultdict):
+        # pydantic makes a factory by the type of the values, whatever the class's own gives.
+        made = [given.default_factory and given.default_factory() for given in (one, other)]
+        if not _same(*made):
+            return False
+    came = {key: key for key in other}
+    return all(_same(key, came[key]) and _same(one[key], other[key]) for key in one)
+
+
+def _same_zone(one: tzinfo | None, other: tzinfo | None) -> bool:
+    """JSON holds an offset: it is all there is to a zone without changes of the clock."""
+    return one == other or (one is not None and one.utcoffset(None) is not None)
 
 
 def _said(name: str, before: Any, after: Any) -> str:
