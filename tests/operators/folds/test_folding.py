@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
@@ -333,6 +333,13 @@ class Raising(Mapping[str, Any]):
         return 1
 
 
+VIENNA = ZoneInfo("Europe/Vienna")
+
+
+class Light(StrEnum):
+    RED = "red"
+
+
 def giving(output: Any) -> type[Any]:
     class Giving(Dividing):
         def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Any]:
@@ -358,6 +365,34 @@ def giving(output: Any) -> type[Any]:
 def test_what_a_column_cannot_hold_is_a_verdict(kind: str, output: Any, said: str) -> None:
     (found,) = of(giving({"share": output}), [row(0)], {"share": kind}, verdicts=True)
     assert said in found["failure"]
+
+
+class Octets(bytes):
+    pass
+
+
+class Day(date):
+    pass
+
+
+class Instant(datetime):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "value"),
+    [
+        ("string", Light.RED, "red"),
+        ("binary", Octets(b"x"), b"x"),
+        ("date", Day(2026, 7, 1), date(2026, 7, 1)),
+        ("timestamp", Instant(2026, 7, 1, 2, 0, 0, 1, VIENNA), at(0) + timedelta(microseconds=1)),
+    ],
+)
+def test_a_value_of_a_class_of_its_own_is_put_out_as_the_column_s(
+    kind: str, output: Any, value: Any
+) -> None:
+    (found,) = of(giving({"share": output}), [row(0)], {"share": kind}, up_to=at(0))
+    assert (found["share"], type(found["share"])) == (value, type(value))
 
 
 def test_a_verdict_is_text_that_a_table_can_hold() -> None:
@@ -496,13 +531,6 @@ class Anything:
 @dataclass
 class Boundless:
     lowest: Any = math.inf
-
-
-VIENNA = ZoneInfo("Europe/Vienna")
-
-
-class Light(StrEnum):
-    RED = "red"
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,20 @@ SORTED = SET.replace("{f\"{row['amount']}-{n}\" for n in range(9)}",
 EMITS = folds().fold.emits
 
 
-def kit(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str) -> list[Any]:
+def kit(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    name: str,
+    keys: Sequence[str] = ("a",),
+) -> list[Any]:
     """What `tidemark.testing` says of a class in a file of its own."""
     (folder / f"{name}.py").write_text(source)
     (folder / "weights.py").write_text(WEIGHTS)
     monkeypatch.syspath_prepend(folder)
-    rows = [{"at": at(n), "amount": n} for n in range(4)]
+    rows = [{"at": at(n), "key": key, "amount": n} for key in keys for n in range(4)]
     kind = importlib.import_module(name).Thirds
-    return fold(kind, rows, time="at", timeout="6 minutes", emits=EMITS)
+    return fold(kind, rows, time="at", timeout="6 minutes", emits=EMITS, key="key")
 
 
 def test_the_kit_refuses_the_order_of_a_set(
@@ -47,6 +54,18 @@ def test_the_kit_refuses_the_order_of_a_set(
     assert len(kit(tmp_path, monkeypatch, SORTED, "in_order")) == 2
     with pytest.raises(FoldFailed, match=r"not deterministic: .* the order of a set"):
         kit(tmp_path, monkeypatch, SET, "by_a_set")
+
+
+def test_the_kit_takes_a_member_of_an_enum_for_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of a seed has the class of another module, which this one cannot load."""
+    enum = "from enum import StrEnum\n\n\nclass What(StrEnum):\n    THIRD = 'third'\n"
+    source = enum + SOURCE.replace('{"what": "third"', '{"what": What.THIRD').replace(
+        "from __future__ import annotations", ""
+    )
+    found = kit(tmp_path, monkeypatch, source, "by_an_enum", keys=("a", "b"))
+    assert {repr(one["what"]) for one in found} == {"'third'", "'left'"}
 
 
 def test_a_trial_says_it_of_its_rows(tmp_path: Path) -> None:

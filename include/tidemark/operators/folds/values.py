@@ -106,7 +106,10 @@ def ordered(value: Any) -> Any:
 
 
 def converter(kind: str) -> Callable[[Any], Any]:
-    """What makes a value of an emitted column out of what a class gives; it raises Unfit."""
+    """What makes a value of an emitted column out of what a class gives; it raises Unfit.
+
+    It is of the column's plain type: another process may lack a class of its own (`seeds.py`).
+    """
     return _unless_null(_converter(kind))
 
 
@@ -200,7 +203,7 @@ def _float(value: Any) -> Any:
 def _date(value: Any) -> Any:
     if isinstance(value, datetime) or not isinstance(value, date):
         raise _unfit(value, "date")
-    return value
+    return date(value.year, value.month, value.day)
 
 
 def _timestamp(value: Any) -> Any:
@@ -209,13 +212,14 @@ def _timestamp(value: Any) -> Any:
     if value.tzinfo is None:
         raise Unfit(f"{value.isoformat()} has no zone, and the column is of type timestamp")
     try:
-        return value.astimezone(UTC)
+        found = value.astimezone(UTC)
+        return datetime.combine(found.date(), found.time(), UTC)
     except (OverflowError, ValueError):
         raise Unfit(f"{value.isoformat()} is no time of the years 1 to 9999 in UTC") from None
 
 
 def _string(value: Any) -> Any:
-    text = _simple("string", str)(value)
+    text = str.__str__(_simple("string", str)(value))
     if not text.isascii():
         try:
             text.encode()
@@ -231,7 +235,7 @@ def _unfit(value: Any, kind: str) -> Unfit:
 _SIMPLE: Mapping[str, Callable[[Any], Any]] = {
     "string": _string,
     "boolean": _simple("boolean", bool),
-    "binary": _simple("binary", bytes),
+    "binary": lambda value: bytes(_simple("binary", bytes)(value)),
     "double": _number("double"),
     "float": _float,
     "real": _float,
