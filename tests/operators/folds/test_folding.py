@@ -38,7 +38,7 @@ from tidemark.operators.folds.folding import (
 )
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
-from tidemark.operators.folds.values import ordered, plain, reader
+from tidemark.operators.folds.values import ordered, plain, read_rows, reader
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.streaming.operators.folds import StreamedFolds
@@ -819,6 +819,50 @@ def test_maps_are_read_by_their_type_wherever_they_lie() -> None:
 def test_any_values_of_a_column_can_be_ordered(values: list[float | None]) -> None:
     found = sorted(values, key=ordered)
     assert found[: values.count(None)] == [None] * values.count(None)
+
+
+BY_STRUCT = pa.map_(pa.struct([("a", pa.int64())]), pa.int64())
+VALUES: dict[pa.DataType, list[Any]] = {
+    pa.bool_(): [False, True],
+    pa.binary(): [b"a", b"b"],
+    pa.decimal128(9, 2): [Decimal("1.10"), Decimal("2.00")],
+    pa.date32(): [date(2026, 7, 1), date(2026, 7, 2)],
+    pa.timestamp("us"): [at(0), at(1)],
+    pa.struct([("a", pa.int64()), ("b", pa.bool_())]): [{"a": 1, "b": None}, {"a": 1, "b": True}],
+    pa.map_(pa.string(), pa.list_(pa.float64())): [
+        {"a": None},
+        {"a": [None]},
+        {"a": [1.0], "b": []},
+    ],
+    BY_STRUCT: [[({"a": 1}, None)], [({"a": 1}, 2)], [({"a": 2}, 1)], []],
+    pa.list_(BY_STRUCT): [[None], [[({"a": 1}, 1)]], [[({"a": 2}, 1)]]],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+def test_values_of_every_kind_have_one_order(kind: pa.DataType) -> None:
+    column = pa.chunked_array([pa.array([*VALUES[kind], None], kind)])
+    values = [value for (value,) in read_rows([column])]
+    found = sorted(values, key=ordered)
+    assert found[0] is None
+    values.reverse()
+    assert sorted(values, key=ordered) == found
+
+
+def test_a_step_may_change_a_map_s_keys_in_its_row() -> None:
+    class Taking(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            yield {"share": float(sum(key.pop("a") for key, _ in row["amount"]))}
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return []
+
+    values = read_rows([pa.chunked_array([pa.array(VALUES[BY_STRUCT], BY_STRUCT)])])
+    rows = [HeldRow(0, value) for value in values]
+    asked = spec(given=Taking, emits=SHARE, columns=("amount",))
+    assert [output.values for output in folded_twice(asked, rows, None)] == [
+        (0.0,), (1.0,), (1.0,), (2.0,)
+    ]  # fmt: skip
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=2), st.randoms())

@@ -83,9 +83,12 @@ def read_rows(columns: Sequence[pa.ChunkedArray[Any]]) -> list[tuple[Any, ...]]:
 
 
 def copied(value: Any) -> Any:
-    """A value that nobody else has: lists and dicts are new, all else cannot be changed."""
+    """A value that nobody else has: lists, dicts and a map's pairs are new, all else cannot be
+    changed."""
     if isinstance(value, list):
         return [copied(one) for one in value]
+    if isinstance(value, tuple):
+        return tuple(copied(one) for one in value)
     if isinstance(value, dict):
         return {name: copied(one) for name, one in value.items()}
     return value
@@ -98,7 +101,8 @@ def ordered(value: Any) -> Any:
         return (0,)
     if isinstance(value, dict):
         return (1, *sorted((str(name), ordered(one)) for name, one in value.items()))
-    if isinstance(value, list):
+    # Tuples: the pairs of a map whose keys cannot be a dict's.
+    if isinstance(value, list | tuple):
         return (1, *map(ordered, value))
     if isinstance(value, float):
         return (2,) if value != value else (1, value, copysign(1, value))
