@@ -6,7 +6,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from tests.kit.running import REPOSITORY
 from tests.kit.shipped import NAMES, copied_to
 from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.load import (
     find_pipeline,
     load_pipeline,
@@ -526,6 +527,20 @@ def test_what_is_wrong_with_a_table_of_sessions_is_told_in_words_of_sessions(
     assert all(words in problem.text for words, problem in zip(told, found, strict=True))
 
 
+def test_a_window_is_no_longer_than_times_reach_back_from_1970(
+    load: Load, problems: Problems, good: str
+) -> None:
+    def within(length: str) -> tuple[str, str]:
+        return WINDOW, f"window: {{length: {length}, slide: 365000 days}}"
+
+    operator = operator_of(load(good.replace(*within("365000 days"))), "page_10m")
+    assert operator.first_start_touching(datetime(1970, 1, 1, tzinfo=UTC)).year == 970
+    (found,) = problems(within("365001 days"))
+    assert found.text == (
+        "tables.page_10m.window.length: `365001 days`: is longer than 365000 days."
+    )
+
+
 def test_sessions_need_keys_and_begin_in_append_mode(
     load: Load, problems: Problems, good: str
 ) -> None:
@@ -551,7 +566,7 @@ def test_the_longest_of_durations_are_compared_too(problems: Problems) -> None:
     longest = "999999999 days"
     (found,) = problems(
         ("delay: 10 minutes", f"delay: {longest}"),
-        ("length: 10 minutes, slide: 5 minutes", f"length: {longest}"),
+        ("length: 10 minutes, slide: 5 minutes", "length: 365000 days"),
         ("tables:", f"keep: {longest}\ntables:"),
     )
     assert found.field == "keep"

@@ -14,13 +14,15 @@ from tidemark.pipeline.yaml_file import Document, KeyPath
 
 # A day by minutes. A row that is in more takes a run's memory, whoever sends it.
 MOST_WINDOWS = 1_440
+# So that one that ends in 1970 begins in a year that a date has.
+LONGEST_WINDOW = timedelta(days=365_000)
 
 
 def find_broken_times(document: Document, usable: Section) -> Iterator[Problem]:
-    """Gaps that are too long, and windows that are too many; durations that do not fit the
+    """Gaps and windows that are too long, windows that are too many; durations that do not fit the
     watermark's delay, none where the delay itself is wrong."""
     for name, table in section(usable, "tables").items():
-        yield from _gaps(document, ("tables", name), table)
+        yield from _too_long(document, ("tables", name), table)
         yield from _windows_of_a_row(document, ("tables", name, "window"), section(table, "window"))
     delay = duration(section(usable, "watermark"), "delay")
     if delay is not None:
@@ -28,12 +30,16 @@ def find_broken_times(document: Document, usable: Section) -> Iterator[Problem]:
         yield from _keep(document, usable, delay)
 
 
-def _gaps(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+def _too_long(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
     """A rule of files: what a table was made with before there was one stays readable."""
-    for part, key in (("window", "session"), ("fold", "timeout")):
-        gap = duration(section(table, part), key)
-        if gap is not None and gap > LONGEST_RANGE:
-            message = f"is longer than {duration_text(LONGEST_RANGE)}"
+    for part, key, longest in (
+        ("window", "session", LONGEST_RANGE),
+        ("fold", "timeout", LONGEST_RANGE),
+        ("window", "length", LONGEST_WINDOW),
+    ):
+        asked = duration(section(table, part), key)
+        if asked is not None and asked > longest:
+            message = f"is longer than {duration_text(longest)}"
             given = str(section(table, part)[key])
             yield document.problem((*path, part, key), message, value=given)
 
