@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from tests.operators.contract.folded import hanging_together
 from tests.operators.contract.kinds import session_table
 from tidemark.operators.sessions.in_bronze import SessionsIn, sessions_of
+from tidemark.operators.sessions.sessions import Sessions
+from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.pipeline.instants import epoch_us
+from tidemark.storage.delta.place import TablePlace
 
 # A row: its key, and when it is, in quarters of a day.
 Event = tuple[str | None, int]
@@ -114,3 +117,22 @@ def test_sessions_of_points_are_those_of_plain_python(seed: int) -> None:
     with TemporaryDirectory() as folder:
         expected = sessions_with(points, events, gap)
         assert found_in(Path(folder), points, events, gap) == expected
+
+
+@pytest.mark.parametrize(("watermark", "late"), [(timedelta(0), 0), (timedelta(days=2), 1)])
+def test_a_row_of_the_first_instant_is_late_only_where_the_watermark_is_a_gap_ahead(
+    tmp_path: Path, watermark: timedelta, late: int
+) -> None:
+    """The frontier is 0 in both batches; the engine drops the row in the second one only."""
+    gap, epoch = timedelta(days=2), datetime(1970, 1, 1, tzinfo=UTC)
+    row = {"at": epoch, "key": "a", "_event_date": epoch.date()}
+    table = pa.Table.from_pylist([row], BRONZE)
+    write_deltalake(str(tmp_path), table, partition_by=["_event_date"])
+    rows = Sessions("at", session_table("append", gap)).rows_in(DeltaTable(str(tmp_path)))
+    batch = BatchRead(1, 0, 0, 0, watermark // timedelta(milliseconds=1))
+    place = TablePlace(str(tmp_path))
+    found = rows.touched(place, [batch], None, 0)
+    (counts,) = found.batches
+    assert (counts.wholly_late, counts.late_groups, found.closed.num_rows) == (late, late, late)
+    every = rows.touched(place, [batch], None, NEVER_MS).closed
+    assert rows.count_in_batch(place, batch, every, batch.late_ms) == 1 - late

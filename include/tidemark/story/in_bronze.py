@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -282,7 +282,7 @@ class InBronze:
                 return read.watermark_ms * 1_000
             late_ms = max(read.late_ms, self._close_ms(history, query, read))
             if isinstance(self.operator, Gapped):
-                return late_ms * 1_000
+                return self.operator.late_us(replace(read, late_ms=late_ms))
             assert self.asked.window_end is not None
             return _ALL if epoch_us(self.asked.window_end) <= late_ms * 1_000 else _NONE
         return None

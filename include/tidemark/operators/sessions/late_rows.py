@@ -23,19 +23,20 @@ def find_late_rows(
     rows: SessionsIn,
     place: TablePlace,
     batches: Sequence[BatchRead],
+    late_us: Sequence[int],
     frozen_before_ms: int | None,
     closed_ms: int,
 ) -> Touched:
     """The late rows and what they touch (`Operator.touched`); what is to be computed again are
-    sessions as bronze gives them."""
+    sessions as bronze gives them. `late_us` is up to where rows are late, for each batch."""
     if not batches:
         return Touched((), sessions_of(rows, rows.no_points()))
     keys, frozen_us = rows.listed_keys(), (frozen_before_ms or 0) * 1_000
     totals: list[tuple[int, int]] = []
     with duckdb_in_utc() as connection:
-        for number, batch in enumerate(batches):
+        for number, (batch, late) in enumerate(zip(batches, late_us, strict=True)):
             connection.register("batch", appended_rows(rows.bronze, place, batch.first, batch.last))
-            connection.execute(_near(rows, number, batch, closed_ms))
+            connection.execute(_near(rows, number, late, closed_ms))
             totals += connection.execute(
                 f"SELECT count(*) FILTER ({rows.condition}), "
                 f"count(*) FILTER (NOT ({rows.condition})) FROM batch"
@@ -70,9 +71,10 @@ def find_late_rows(
     return Touched(counts, kept)
 
 
-def _near(rows: SessionsIn, number: int, batch: BatchRead, closed_ms: int) -> str:
+def _near(rows: SessionsIn, number: int, late: int, closed_ms: int) -> str:
     """The batch's rows that touch what is closed by now: is each late?"""
-    late, closed = batch.late_ms * 1_000, max(batch.late_ms, closed_ms) * 1_000
+    # Nothing is closed up to 0, and a row may lie there.
+    closed = max(late, closed_ms * 1_000) if closed_ms else late
     return f"""
         CREATE TEMP TABLE near_{number} AS
         SELECT {number} AS _batch, {rows.listed_keys()}, _t, _t <= {late} AS _late

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,6 +71,13 @@ class Gapped(Operator):
         """Rounded up, so that nothing is taken for closed too early."""
         return -(-self.gap // _MILLISECOND)
 
+    def late_us(self, batch: BatchRead) -> int:
+        """The event time up to which rows came late to a batch, in microseconds; -1 for none. A
+        late frontier of 0 is none while no watermark closes what lies there: then a row of the
+        first instant of 1970 is in time."""
+        none = not batch.late_ms and batch.watermark_ms < self.traits.closes_behind_ms
+        return -1 if none else batch.late_ms * 1_000
+
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """A watermark that has moved frees state: complete mode never frees any, and what is
         recomputed has none."""
@@ -123,7 +130,8 @@ class GappedRows(BronzeRows):
         frozen_before_ms: int | None,
         closed_ms: int,
     ) -> Touched:
-        return find_late_rows(self._in(), place, batches, frozen_before_ms, closed_ms)
+        late_us = [self.operator.late_us(batch) for batch in batches]
+        return find_late_rows(self._in(), place, batches, late_us, frozen_before_ms, closed_ms)
 
     def rows_in_bronze(self, rows: pa.Table, condition: str = "true") -> pa.Table:
         starts = pc.cast(rows.column("window_start"), pa.timestamp("us", "UTC"))
@@ -198,7 +206,8 @@ class GappedRows(BronzeRows):
         late_ms: int,
     ) -> int:
         added = appended_rows(self.bronze, place, batch.first, batch.last)
-        in_time = f'epoch_us("{self.operator.event_time}") > {late_ms * 1_000}'
+        late_us = self.operator.late_us(replace(batch, late_ms=late_ms))
+        in_time = f'epoch_us("{self.operator.event_time}") > {late_us}'
         return self._count_in(added, rows, in_time)
 
     def count_ending(self, first_end: datetime, last_end: datetime) -> int:
