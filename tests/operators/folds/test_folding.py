@@ -185,6 +185,16 @@ def test_the_verdict_names_the_line_of_the_class_file() -> None:
     assert (verdict.number, verdict.rows) == (0, 1)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_line_is_the_one_that_python_counts(end: str) -> None:
+    """To Python what else parts lines, a form feed say, is a character of one."""
+    weights = WEIGHTS.replace('row["amount"]', 'row["price"]')
+    weights = f"\f\nA = '\u2028'\n{weights}".replace("\n", end)
+    code = {FILE: SOURCE, "folds/weights.py": weights}
+    (verdict,) = folded_rows(spec(code=code), held([row(0)]), None)
+    assert str(verdict.failure).startswith("KeyError: 'price', folds/weights.py:5: `return")
+
+
 @pytest.mark.parametrize("error", [ImportError, MemoryError])
 def test_what_the_environment_lacks_fails_the_task_and_is_no_verdict(
     error: type[BaseException],

@@ -19,6 +19,7 @@ rows come, and what the JSON does not hold is gone everywhere alike.
 from __future__ import annotations
 
 import dataclasses
+import io
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -247,7 +248,8 @@ class Folding:
         named_error = named(error)
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename in self.spec.code and frame.lineno:
-                lines = self.spec.code[frame.filename].splitlines()
+                # `splitlines` would also end a line at a form feed.
+                lines = io.StringIO(self.spec.code[frame.filename], newline=None).readlines()
                 line = said(lines[frame.lineno - 1])
                 return f"{named_error}, {frame.filename}:{frame.lineno}: `{line}`"
         return f"{named_error}, in `{method}` of {self.spec.python}"
