@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from threading import enumerate as threads
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,6 +63,34 @@ def test_a_query_that_runs_on_is_stopped_with_its_session(
     assert query.isActive
     end_session(session)
     assert not query.isActive
+
+
+def test_no_thread_waits_on_the_functions_of_queries_whose_session_has_ended(
+    first: SparkSession, tmp_path: Path
+) -> None:
+    def nothing(_: DataFrame, __: int) -> None: ...
+
+    def run(number: int) -> None:
+        rows = session.readStream.format("rate").load()
+        place = str(tmp_path / str(number))
+        writer = rows.writeStream.foreachBatch(nothing)
+        writer.option("checkpointLocation", place).trigger(once=True).start().awaitTermination()
+
+    session = session_beside(first, {})
+    # Starts what listens for all of them.
+    run(0)
+    end_session(session)
+    before = {*threads()}
+    for number in range(1, 4):
+        run(number)
+    new = {*threads()} - before
+    assert len(new) == 3
+    end_session(session)
+    for thread in new:
+        thread.join(HUNG_SECONDS)
+    assert not any(thread.is_alive() for thread in new)
+    # And the next one gets a connection of its own.
+    run(4)
 
 
 def test_a_query_that_cannot_be_stopped_keeps_nothing_else_of_its_session(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -51,6 +52,17 @@ def end_session(session: SparkSession) -> None:
             query.stop()
     with suppress(*_FAULTS):
         session.catalog.clearCache()
+    with suppress(*_FAULTS):
+        _close_callbacks(session)
+
+
+def _close_callbacks(session: SparkSession) -> None:
+    """Close the connections by which the JVM's threads called functions of Python, and end the
+    threads that wait on them here. Py4J keeps one for each query that there ever was: its
+    `CallbackClient.periodicCleanup` closes those that nothing uses, but nobody calls it where each
+    thread has a connection of its own (`PythonClient.setupCleaner`)."""
+    gateway: Any = session.sparkContext._gateway
+    JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient().periodicCleanup()
 
 
 def is_gone(session: SparkSession) -> bool:
