@@ -545,6 +545,27 @@ def test_the_columns_that_an_expression_reads_are_told_in_their_order(
         ("to_char( x , '999' )", "TO_CHAR(x, '999')", True),
         ("t + interval 5 minutes", "t + INTERVAL '5' MINUTES", True),
         ("nvl(X, 1L)", "NVL(X, 1L)", True),
+        # sqlglot writes the argument alone.
+        ("cast(parse_json(s) as string)", "cast(s as string)", False),
+        ("count(distinct to_json(parse_json(s)))", "count(distinct s)", False),
+        ("cast(parse_json( s ) as string)", "CAST(PARSE_JSON(s) AS STRING)", True),
+        # What sqlglot leaves out is at another place.
+        (
+            "concat(to_char(x, '000'), '-', to_char(y, '00000'))",
+            "concat(to_char(x, '00000'), '-', to_char(y, '000'))",
+            False,
+        ),
+        (
+            "datediff(to_date(a, 'yyyy-MM-dd'), to_date(b))",
+            "datediff(to_date(a), to_date(b, 'yyyy-MM-dd'))",
+            False,
+        ),
+        # The one is the quotient of two logarithms, which is less than 3 for 1000.
+        ("log10(x)", "log(10, x)", False),
+        ("log10(x) / log(10, y)", "log(10, x) / log10(y)", False),
+        ("log10( x )", "LOG10(x)", True),
+        ("log2(x)", "log(2, x)", True),
+        ("ucase(s) != 'a' -- b", "upper(s) <> 'a'", True),
     ],
 )
 def test_expressions_of_one_spelling_hold_the_same_texts(one: str, other: str, same: bool) -> None:

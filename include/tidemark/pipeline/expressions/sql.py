@@ -62,6 +62,7 @@ _PARTING = (
     *(TokenType.AND, TokenType.OR, TokenType.COMMA),
     *(TokenType.WHEN, TokenType.THEN, TokenType.ELSE),
 )
+_LOGARITHMS = ("ln", "log", "log2", "log10")
 _MAY_KEEP_ALL = re.compile("|".join((*FROM_BRONZE, "distinct")), re.IGNORECASE)
 _CAN_FAIL = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Neg)
 _DERIVE = "`derive` a boolean column, of any Spark SQL, and name that: `where: NAME`"
@@ -384,17 +385,29 @@ def same_expression(one: str, other: str) -> bool:
     return one == other or _normal(one) == _normal(other)
 
 
-def _normal(text: str) -> tuple[str, list[str], list[str]]:
-    """The expression as sqlglot writes it, its texts, and what sqlglot leaves out: a format that it
-    takes for the default, and Spark fails on other texts with it than without, or an argument that
-    it has no place for. A unit may be written in capitals, and an interval's number as a text."""
+def _normal(text: str) -> tuple[object, ...]:
+    """The expression as sqlglot reads it and as it writes it, its texts, what sqlglot leaves out,
+    and which of its logarithms are `log10`.
+
+    sqlglot reads some things that it does not write (`parse_json`, the format of `to_char`), and
+    leaves others out: a format that it takes for the default, and Spark fails on other texts with
+    it than without, or an argument that it has no place for. It takes `log10(x)` for `log(10, x)`,
+    where Spark divides. A unit may be written in capitals, and an interval's number as a text.
+    """
     tokens, root, _ = _parse(text)
     if root is None:
-        return text, [], []
+        return (text,)
     texts = [token.text for token in tokens if token.token_type in _TEXTS]
     worded = (text.lower() for text in texts if not text.strip().isdecimal())
     written = root.sql(DIALECT, comments=False)
-    return written, sorted(worded), _left_out(tokens, tokenize(written, read=DIALECT))
+    left_out = _left_out(tokens, tokenize(written, read=DIALECT))
+    words = (token.text.lower() for token in tokens)
+    decimal = [word == "log10" for word in words if word in _LOGARITHMS]
+    return root.transform(_unraw), written, sorted(worded), left_out, decimal
+
+
+def _unraw(node: exp.Expr) -> exp.Expr:
+    return exp.Literal.string(node.this) if isinstance(node, exp.RawString) else node
 
 
 def _left_out(tokens: list[Token], written: list[Token]) -> list[str]:
