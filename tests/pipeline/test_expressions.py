@@ -133,7 +133,7 @@ def test_beside_what_may_be_a_time_the_refusal_says_how_text_is_written() -> Non
         ("count(*) as n", 12, "gives itself a name", None),
         ("(select max(i) from t)", 0, "is a query", None),
         ("count(*) + (select 1)", 0, "has a subquery", None),
-        ("sum(i", 4, "cannot be read as SQL", None),
+        ("sum(i", 3, "has a bracket that nothing closes", None),
         ("max(map('a'))", 0, "cannot be read as SQL: a call lacks an argument", None),
         ("sum('i)", 0, "a quote does not end", None),
         ("sum(i) sum(l)", 10, "cannot be read as SQL", None),
@@ -360,6 +360,61 @@ def test_each_refused_function_is_refused_with_its_reason(name: str) -> None:
 
 def test_every_name_that_is_refused_or_offered_is_one_of_sparks() -> None:
     assert set(REFUSED) | set(AGGREGATES) <= set(spark_functions())
+
+
+NO_BRACKET = "has a bracket that nothing closes"
+NO_ARGUMENT = "has a comma with nothing before or after it"
+NO_AND, NO_THEN, NO_IS = "has BETWEEN without AND", "has WHEN without THEN", "has NULL or NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "message"),
+    [
+        ("substring(s, 1, 2", 9, NO_BRACKET),
+        ("trim(s", 4, NO_BRACKET),
+        ("cast(s as int", 4, NO_BRACKET),
+        ("upper(substring(s, 1, 2)", 5, NO_BRACKET),
+        ("concat(s, , 'a')", 10, NO_ARGUMENT),
+        ("concat(, s)", 7, NO_ARGUMENT),
+        ("array(i, l,)", 11, NO_ARGUMENT),
+        ("regexp_replace(s, , 'a')", 18, NO_ARGUMENT),
+        ("i between 1  5", 0, NO_AND),
+        ("b and i between 1 5 and l > 2", 0, NO_AND),
+        ("case when b  1 else 2 end", 0, NO_THEN),
+        ("case when b  1 when not b then 2 end", 0, NO_THEN),
+        ("s not null", 0, NO_IS),
+        ("s is null or l not null", 0, NO_IS),
+        ("s isnull", 0, NO_IS),
+        ("s notnull", 0, NO_IS),
+    ],
+)
+def test_what_sqlglot_reads_and_spark_does_not_is_refused(
+    text: str, offset: int, message: str
+) -> None:
+    faults, _ = check_derived(text, SCOPE)
+    assert [(fault.offset, message in fault.message) for fault in faults] == [(offset, True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("substring(s, 1, (2))", "arr[0] + (i)", "trim(both from s)", "s in ('(', ',', ')')"),
+        *("i between 1 and 5 and b", "not i between 1 and 5 or b and not b", "isnull(s)"),
+        *("case i when 1 then 2 when 3 then 4 end", "decode(i, 1, 'a', 'b')", "nvl2(s, i, l)"),
+        *("s is not null", "s is null and isnotnull(s)", "b is not true", "if(b, 1, 2)"),
+        *("i is not distinct from l", "cast(null as int) is null", "(b and b) is null"),
+    ],
+)
+def test_what_has_all_of_its_words_is_read(text: str) -> None:
+    assert check_derived(text, SCOPE)[0] == []
+
+
+def test_columns_and_fields_may_have_the_names_of_words() -> None:
+    words = {name: KnownName(name, spark_type("int")) for name in ("end", "isnull")}
+    words["w"] = KnownName("w", spark_type("struct<end: int, when: int, between: int, and: int>"))
+    read = "w.end + w.when + w.between + w.and + end + isnull"
+    assert check_derived(read, words)[0] == []
+    assert check_derived("case when end > 1 then w.end end", words)[0] == []
 
 
 WORDS = st.sampled_from(

@@ -50,6 +50,8 @@ LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_BRACKETS = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING_BRACKETS = (TokenType.R_PAREN, TokenType.R_BRACKET)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _SAID = (*_TEXTS, TokenType.NUMBER, TokenType.VAR, TokenType.IDENTIFIER)
 _COMPARING = (
@@ -61,6 +63,24 @@ _COMPARING = (
 _PARTING = (
     *(TokenType.AND, TokenType.OR, TokenType.COMMA),
     *(TokenType.WHEN, TokenType.THEN, TokenType.ELSE),
+)
+# Words, and what has one of each in Spark; sqlglot reads it without the word, too.
+_NEEDED_WORDS: tuple[tuple[TokenType, Callable[[exp.Expr], bool], str], ...] = (
+    (
+        TokenType.AND,
+        lambda node: isinstance(node, exp.And | exp.Between),
+        "has BETWEEN without AND; write `x between 1 and 5`",
+    ),
+    (
+        TokenType.THEN,
+        lambda node: isinstance(node, exp.If) and isinstance(node.parent, exp.Case),
+        "has WHEN without THEN; write `case when x then 1 end`",
+    ),
+    (
+        TokenType.IS,
+        lambda node: isinstance(node, exp.Is),
+        "has NULL or NOT NULL without IS; write `x is null` or `x is not null`",
+    ),
 )
 _LOGARITHMS = ("ln", "log", "log2", "log10")
 _MAY_KEEP_ALL = re.compile("|".join((*FROM_BRONZE, "distinct")), re.IGNORECASE)
@@ -488,7 +508,7 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
     try:
         text = with_escaped_quotes(text)
         tokens = tokenize(text, read=DIALECT)
-        if fault := _too_large(tokens):
+        if fault := _too_large(tokens) or _unclosed(tokens):
             return [], None, fault
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
@@ -503,7 +523,10 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
     except (LookupError, TypeError, ValueError, AttributeError):
         # sqlglot stumbles over calls with too few arguments.
         return [], None, Fault(0, "cannot be read as SQL: a call lacks an argument")
-    return tokens, statements[0] if statements else None, None
+    root = statements[0] if statements else None
+    if root is not None and (fault := _left_open(tokens, root)):
+        return [], None, fault
+    return tokens, root, None
 
 
 def _weight_faults(tokens: list[Token]) -> Iterator[Fault]:
@@ -533,6 +556,32 @@ def _too_large(tokens: list[Token]) -> Fault | None:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth > DEEPEST:
             return Fault(token.start, _TOO_DEEP)
+    return None
+
+
+def _unclosed(tokens: list[Token]) -> Fault | None:
+    """Brackets and commas that sqlglot reads in some calls, and Spark in none."""
+    opened: list[Token] = []
+    before: TokenType | None = None
+    for token in tokens:
+        kind = token.token_type
+        if kind in _BRACKETS:
+            opened.append(token)
+        elif kind in _CLOSING_BRACKETS and opened:
+            opened.pop()
+        is_empty = kind in (*_CLOSING_BRACKETS, TokenType.COMMA) and before == TokenType.COMMA
+        if is_empty or (kind == TokenType.COMMA and before in _BRACKETS):
+            return Fault(token.start, "has a comma with nothing before or after it")
+        before = kind
+    return Fault(opened[-1].start, "has a bracket that nothing closes") if opened else None
+
+
+def _left_open(tokens: list[Token], root: exp.Expr) -> Fault | None:
+    """Words that Spark needs and sqlglot does without; as names of columns there may be more."""
+    there = Counter(token.token_type for token in tokens)
+    for word, needed, message in _NEEDED_WORDS:
+        if there[word] < sum(map(needed, root.walk())):
+            return Fault(0, message)
     return None
 
 
