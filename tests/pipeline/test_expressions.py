@@ -135,6 +135,16 @@ def test_beside_what_may_be_a_time_the_refusal_says_how_text_is_written() -> Non
         ("count(*) + (select 1)", 0, "has a subquery", None),
         ("sum(i", 3, "has a bracket that nothing closes", None),
         ("max(map('a'))", 0, "cannot be read as SQL: a call lacks an argument", None),
+        ("1 + percentile(i)", 15, "a call lacks an argument", None),
+        ("percentile()", 0, "a call lacks an argument", None),
+        ("max_by(s)", 7, "a call lacks an argument", None),
+        ("min_by(distinct, ts)", 17, "a call lacks an argument", None),
+        ("max(month())", 0, "a call lacks an argument", None),
+        ("max(datediff(dt))", 0, "a call lacks an argument", None),
+        ("max_by(, struct(ts, s))", 7, "has a comma with nothing before or after it", None),
+        ("max_by(s, struct(ts, s)", 6, "has a bracket that nothing closes", None),
+        ("cast(sum(i) as double", 4, "has a bracket that nothing closes", None),
+        ("percentile(i, 0.5", 10, "has a bracket that nothing closes", None),
         ("sum('i)", 0, "a quote does not end", None),
         ("sum(i) sum(l)", 10, "cannot be read as SQL", None),
         ("sum(*)", 0, "which stands only in count(*)", None),
@@ -162,6 +172,10 @@ def test_each_fault_of_an_expression_is_told() -> None:
 @pytest.mark.parametrize("text", ["SUM(I)", "sum(`i`)", "max(ST.X)", "Count(*)", "sum(/* c */ i)"])
 def test_names_are_found_whatever_their_case_and_quotes(text: str) -> None:
     assert measure_faults(text) == []
+
+
+def test_expressions_that_cannot_be_read_are_compared_by_their_texts() -> None:
+    assert not same_expression("regexp_replace(s, , 'a')", "regexp_replace(s, 'b', 'a')")
 
 
 def test_an_unknown_type_is_never_a_wrong_type() -> None:

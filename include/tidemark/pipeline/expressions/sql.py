@@ -48,6 +48,7 @@ from tidemark.pipeline.names import folded
 # Parsing takes time by tokens and stack by brackets; the Dag processor has not much of either.
 LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
 _TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
+_LACKS_AN_ARGUMENT = "cannot be read as SQL: a call lacks an argument"
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _BRACKETS = (TokenType.L_PAREN, TokenType.L_BRACKET)
@@ -522,7 +523,7 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
         return [], None, Fault(0, _TOO_DEEP)
     except (LookupError, TypeError, ValueError, AttributeError):
         # sqlglot stumbles over calls with too few arguments.
-        return [], None, Fault(0, "cannot be read as SQL: a call lacks an argument")
+        return [], None, Fault(0, _LACKS_AN_ARGUMENT)
     root = statements[0] if statements else None
     if root is not None and (fault := _left_open(tokens, root)):
         return [], None, fault
@@ -577,7 +578,11 @@ def _unclosed(tokens: list[Token]) -> Fault | None:
 
 
 def _left_open(tokens: list[Token], root: exp.Expr) -> Fault | None:
-    """Words that Spark needs and sqlglot does without; as names of columns there may be more."""
+    """Arguments and words that Spark needs and sqlglot does without; as names of columns there may
+    be more words."""
+    for node in root.walk():
+        if node.error_messages():
+            return Fault(offset_of(node), _LACKS_AN_ARGUMENT)
     there = Counter(token.token_type for token in tokens)
     for word, needed, message in _NEEDED_WORDS:
         if there[word] < sum(map(needed, root.walk())):
