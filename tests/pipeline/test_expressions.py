@@ -127,6 +127,8 @@ def test_beside_what_may_be_a_time_the_refusal_says_how_text_is_written() -> Non
         ("count_if(i > 'many')", 0, "compares a number with the text 'many'", None),
         ("count_if(i = b)", 9, "compares a number (`i`) with a boolean (`b`)", None),
         ("count_if(ts > 'soon')", 0, "which tells no day", None),
+        ("count_if(ts > '2026-02-30')", 0, "which tells no day", None),
+        ("count_if(dt in ('2026-13-1 10:00', dt))", 0, "which tells no day", None),
         ("max(if(b, i, arr))", 13, "chooses between a number (`i`) and an array", None),
         ("count(*); drop table x", 8, "has a `;`", None),
         ("select count(*)", 0, "is a query", None),
@@ -176,6 +178,12 @@ def test_names_are_found_whatever_their_case_and_quotes(text: str) -> None:
 
 def test_expressions_that_cannot_be_read_are_compared_by_their_texts() -> None:
     assert not same_expression("regexp_replace(s, , 'a')", "regexp_replace(s, 'b', 'a')")
+
+
+def test_days_in_all_of_sparks_spellings_are_compared_with_times() -> None:
+    days = ("2028-02-29", " 2026-1-1T10:00", "2026", "+2026-02", "0000-02-29", "12000-02-29")
+    read = " or ".join(f"ts > '{day}'" for day in days)
+    assert check_derived(read, SCOPE)[0] == []
 
 
 def test_an_unknown_type_is_never_a_wrong_type() -> None:

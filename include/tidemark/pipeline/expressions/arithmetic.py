@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from decimal import Decimal
 
 from sqlglot import exp
@@ -183,11 +184,16 @@ def _as(kind: Kind, value: Value) -> exp.Expr:
 
 
 def text_as(kind: Kind, text: str) -> Value:
-    """A date or a timestamp as it is written; the engines read other spellings differently."""
+    """A date or a timestamp as it is written; the engines read other spellings differently, and
+    fail on a day or a time of day that there is not."""
     pattern = _DATE_TEXT if kind == DATE else _TIME_TEXT
     if not pattern.fullmatch(text):
         form = "2026-01-31" if kind == DATE else "2026-01-31 10:00:00Z"
         raise Untranslated(f"write the {kind} '{text}' as in '{form}'")
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Untranslated(f"'{text}' is a {kind} that there is not: {error}") from None
     to = "date" if kind == DATE else "timestamptz"
     return Value(cast(exp.Literal.string(text), to), kind)
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date
 
 from sqlglot import exp
 
@@ -69,7 +71,7 @@ _NO_CASTS = {(one, other) for one in (*_NESTED, BINARY) for other in _SIMPLE}
 _NO_CASTS |= {(TIME, BOOLEAN), (BOOLEAN, TIME)}
 _NUMBER_TEXT = re.compile(r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?\s*$")
 _SPECIAL_NUMBERS = frozenset({"nan", "inf", "infinity"})
-_TIME_TEXT = re.compile(r"^\s*[+-]?\d{4,7}(-\d{1,2}(-\d{1,2}([T ].*)?)?)?\s*$")
+_TIME_TEXT = re.compile(r"^\s*([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?\s*$")
 _BOOLEAN_TEXT = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
 
 
@@ -236,10 +238,21 @@ def _text_compared(literal: exp.Literal, kind: str) -> Iterator[tuple[Node, str]
     number = _NUMBER_TEXT.match(text) or text.lstrip("+-") in _SPECIAL_NUMBERS
     if kind == NUMBER and not number:
         yield literal, f"compares a number with the text '{literal.this}', which is none"
-    elif kind == TIME and not _TIME_TEXT.match(text.upper()):
+    elif kind == TIME and not _tells_a_day(text.upper()):
         yield literal, f"compares a time with the text '{literal.this}', which tells no day"
     elif kind == BOOLEAN and text not in _BOOLEAN_TEXT:
         yield literal, f"compares a boolean with the text '{literal.this}', which is none"
+
+
+def _tells_a_day(text: str) -> bool:
+    found = _TIME_TEXT.match(text)
+    if found is None:
+        return False
+    year, month, day = (int(part or 1) for part in found.groups())
+    # Spark has years that Python has not; days come again after 400.
+    with suppress(ValueError):
+        return bool(date(2000 + year % 400, month, day))
+    return False
 
 
 def _without_distinct(node: Node | None) -> Node | None:
