@@ -105,6 +105,27 @@ def test_a_type_that_holds_all_values_is_wider_and_not_the_other_way(old: str, n
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("integer", "int"),
+        ("decimal", "decimal(10,0)"),
+        ("dec(5)", "decimal(5,0)"),
+        ("array<numeric>", "array<decimal(10)>"),
+        ("struct<decimal:decimal>", "struct<decimal:decimal(10,0)>"),
+    ],
+)
+def test_two_spellings_of_a_type_are_the_same_and_none_is_wider(one: str, other: str) -> None:
+    assert same_type(one, other)
+    assert not is_wider(one, other)
+    assert not is_wider(other, one)
+
+
+def test_a_field_that_is_called_as_a_type_keeps_its_name() -> None:
+    assert not same_type("struct<decimal:int>", "struct<dec:int>")
+    assert not same_type("struct<`decimal`:int>", "struct<`decimal(10,0)`:int>")
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("int", "decimal(10,1)"),

@@ -27,7 +27,8 @@ _SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
 # The most digits of a whole number.
 _DIGITS = {"byte": 3, "short": 5, "int": 10, "long": 19}
 _WHOLE = tuple(_DIGITS)
-_DECIMAL = re.compile(r"decimal(?:\((\d+)(?:,(\d+))?\))?")
+# A type, and no field's name.
+_DECIMAL = re.compile(r"(?<!`)\bdecimal\b(?!:)(?:\((\d+)(?:,(\d+))?\))?")
 
 _TOKEN = re.compile(r"\s*(`[^`]+`|\w+|'[^']*'|[<>(),:])")
 _DECIMALS = ("decimal", "dec", "numeric")
@@ -87,19 +88,21 @@ def is_wider(kind: str, than: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The names of fields in a struct stay as they are."""
-    return re.sub(r"\w+(?!\w*:)", lambda word: _SAME_TYPES.get(word[0], word[0]), text)
+    """One spelling of a type, decimals with both numbers: Spark's default has 10 digits, and none
+    after the point. The names of fields in a struct stay as they are."""
+    text = re.sub(r"\w+(?!\w*:)", lambda word: _SAME_TYPES.get(word[0], word[0]), text)
+    return _DECIMAL.sub(lambda kind: f"decimal({kind[1] or 10},{kind[2] or 0})", text)
 
 
 def _before_point(kind: str) -> int:
-    """The digits of a decimal before its point; -1 of another type. Spark's default has 10."""
+    """The digits of a decimal before its point; -1 of another type."""
     found = _DECIMAL.fullmatch(kind)
-    return -1 if found is None else int(found[1] or 10) - _scale(kind)
+    return -1 if found is None else int(found[1]) - int(found[2])
 
 
 def _scale(kind: str) -> int:
     found = _DECIMAL.fullmatch(kind)
-    return 0 if found is None else int(found[2] or 0)
+    return 0 if found is None else int(found[2])
 
 
 def _tokens(text: str) -> list[str]:
