@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -261,6 +262,26 @@ def test_typed_values_that_would_become_others_are_told(
     pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
     with pytest.raises(LookupBroken, match="column `v`"):
         dimension(tmp_path / "a.parquet").rows({"v": kind})
+
+
+def test_a_table_whose_columns_are_mapped_is_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), TYPED)
+    log = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    mapped = '"configuration":{"delta.columnMapping.mode":"name"}'
+    log.write_text(log.read_text().replace('"configuration":{}', mapped))
+    with pytest.raises(LookupBroken, match="has columns mapped by name, which are not read"):
+        _ = dimension(tmp_path / "table").version
+
+
+def test_a_table_whose_times_are_partitions_is_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), TYPED, partition_by=["at"])
+    # Of a column that nobody reads it does not matter.
+    rows = dimension(tmp_path / "table").rows({"id": "long", "name": "string"})
+    assert rows.num_rows == 2
+    said = {"table": "x", "on": "id", "columns": {"at": "timestamp"}}
+    read = replace(dimension(tmp_path / "table"), lookup=Lookup.model_validate(said))
+    with pytest.raises(LookupBroken, match="is partitioned by `at`, a timestamp"):
+        _ = read.version
 
 
 def test_a_version_is_that_of_the_content(tmp_path: Path) -> None:

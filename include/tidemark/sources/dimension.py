@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
 from pyarrow import csv, parquet
 
 from tidemark.errors import LookupBroken, SourceNotFound, SourceUnavailable
@@ -28,6 +29,7 @@ from tidemark.judge.kinds import Kind, SimpleKind, arrow_type, kind_of
 from tidemark.judge.values import WRONG, ReadValue, value_reader
 from tidemark.pipeline.model import JSON_LINES_FILES, Lookup
 from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.sources.delta.log import mapped_by
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
@@ -81,13 +83,28 @@ class Dimension:
 
     @cached_property
     def table(self) -> DeltaTable:
-        """The table as it is now. Raises SourceNotFound, SourceUnavailable."""
+        """The table as it is now. Raises SourceNotFound, SourceUnavailable, LookupBroken where its
+        columns would be read as others."""
         try:
-            return DeltaTable(self.uri, storage_options=delta_options(self.options))
+            table = DeltaTable(self.uri, storage_options=delta_options(self.options))
         except TableNotFoundError as error:
             raise self._not_there() from error
         except (DeltaError, OSError) as error:
             raise self._unavailable(error) from error
+        metadata = table.metadata()
+        # delta-rs refuses it only where the protocol lists features.
+        if mode := mapped_by(metadata.configuration):
+            raise self.broken(
+                f"has columns mapped by {mode}, which are not read: name a copy without it"
+            )
+        named = {*self.lookup.on.values(), *self.lookup.columns} & {*metadata.partition_columns}
+        for one in table.schema().fields:
+            if one.name in named and one.type == PrimitiveType("timestamp"):
+                raise self.broken(
+                    f"is partitioned by `{one.name}`, a timestamp, whose value in the log has no "
+                    "zone of its own: name a copy that is not"
+                )
+        return table
 
     def rows(self, kinds: Mapping[str, str]) -> pa.Table:
         """All its rows in these columns, as they are typed; text of a file without a value is null.
