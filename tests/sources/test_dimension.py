@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tidemark.errors import LookupBroken, SourceNotFound
+from tidemark.errors import LookupBroken, SourceNotFound, SourceUnavailable
 from tidemark.pipeline.model import Lookup
 from tidemark.sources.dimension import Dimension
 
@@ -282,6 +282,21 @@ def test_a_table_whose_times_are_partitions_is_refused(tmp_path: Path) -> None:
     read = replace(dimension(tmp_path / "table"), lookup=Lookup.model_validate(said))
     with pytest.raises(LookupBroken, match="is partitioned by `at`, a timestamp"):
         _ = read.version
+
+
+@pytest.mark.parametrize("where", ["a.parquet", "table"])
+def test_a_page_that_is_not_what_its_checksum_says_is_told(tmp_path: Path, where: str) -> None:
+    file = tmp_path / "a.parquet"
+    rows = pa.table({"id": range(1000)})
+    if where == "table":
+        write_deltalake(str(tmp_path / "table"), rows)
+        (file,) = (tmp_path / "table").glob("*.parquet")
+    pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    data = bytearray(file.read_bytes())
+    data[data.find((500).to_bytes(8, "little"))] ^= 0x40
+    file.write_bytes(data)
+    with pytest.raises(SourceUnavailable, match="CRC checksum verification failed"):
+        dimension(tmp_path / where).rows({"id": "long"})
 
 
 def test_a_version_is_that_of_the_content(tmp_path: Path) -> None:

@@ -162,7 +162,10 @@ class Dimension:
                     raise self.broken(f"has the file {uri}, which {why}")
             return dataset_of(self.table).to_table(columns=names)
         if not self.lookup.file.lower().endswith(".csv"):
-            file = parquet.ParquetFile(pa.BufferReader(self._bytes))
+            # Without it, a page that is damaged may be read as other values.
+            file = parquet.ParquetFile(
+                pa.BufferReader(self._bytes), page_checksum_verification=True
+            )
             self._check_columns(names, file.schema_arrow.names)
             return pa.table(file.read(columns=names))
         self._check_quotes()

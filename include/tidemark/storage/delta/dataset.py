@@ -50,6 +50,10 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
         filesystem=_own_files(table.table_uri),
         schema=pa.schema(told),
     )
+    # Without it, a page that is damaged may be read as other values. All its fragments share it.
+    known.format.default_fragment_scan_options = ds.ParquetFragmentScanOptions(
+        pre_buffer=True, page_checksum_verification=True
+    )
     known = ds.FileSystemDataset([*known.get_fragments()], schema, known.format, known.filesystem)
     files = pa.table(table.get_add_actions(flatten=True))
     # Of thousands of files the predicate may leave a few, and what is told of one costs.
