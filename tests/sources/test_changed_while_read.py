@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.errors import SourceChanging
+from tidemark.errors import SourceChanging, StorageUnavailable
 from tidemark.sources.files.slices import file_slices
 from tidemark.sources.formats import avro, parquet
 from tidemark.sources.formats.avro import avro_slice
@@ -122,6 +124,39 @@ def test_a_file_that_changes_between_two_pieces_is_an_error(
     change(file, FORMATS[name](NEW))
     with pytest.raises(SourceChanging, match="Land files whole"):
         list(pieces)
+
+
+class StaleFile(io.FileIO):
+    """A file of a mount that is away after its first piece."""
+
+    number = errno.ESTALE
+
+    def read(self, size: int | None = -1) -> bytes:
+        if self.tell():
+            raise OSError(self.number, os.strerror(self.number))
+        return super().read(-1 if size is None else size)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        *((name, errno.ESTALE) for name in FORMATS),
+        *(("a.json", number) for number in (errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN)),
+    ],
+)
+def test_a_mount_that_is_away_is_no_verdict_on_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    _, (planned,) = landed(tmp_path, name)
+    monkeypatch.setattr(StaleFile, "number", number)
+    if name == "a.parquet":
+        away = OSError(number, os.strerror(number))
+        # Arrow opens and reads it by itself.
+        monkeypatch.setattr(parquet, "_rows_at_once", Mock(side_effect=away))
+    else:
+        monkeypatch.setattr(Path, "open", lambda file, _: StaleFile(file))
+    with pytest.raises(StorageUnavailable, match=f"{name} could not be read: .*Errno {number}"):
+        list(planned.lines(MOST))
 
 
 @pytest.mark.parametrize("change", CHANGES)

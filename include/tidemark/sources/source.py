@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputNeeded
+from tidemark.errors import InputNeeded, StorageUnavailable
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# What the machine lacks is no fault of the part that is read: numbers of an OSError.
-NOT_THE_PART = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# What the machine lacks, and what a mount that is away says, is no fault of the part that is read:
+# numbers of an OSError.
+_NOT_THE_PART = {
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS),
+    *(errno.EIO, errno.ESTALE, errno.ENOLINK, errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT),
+    *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET),
+    *(errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED),
+}
 # Further columns that a piece of lines may have (`Slice.lines`).
 REASON, DETAIL, AS_READ = "_reason", "_detail", "_as_read"
 
@@ -157,6 +163,15 @@ class PartUnreadable(Exception):
         super().__init__(part, cause)
         self.part = part
         self.cause = cause
+
+
+def check_is_of_the_part(part: str, error: Exception) -> None:
+    """Raise StorageUnavailable where an error is of the machine or of a mount, not of the part."""
+    if isinstance(error, OSError) and error.errno in _NOT_THE_PART:
+        raise StorageUnavailable(
+            f"{part} could not be read: {error}. Nothing was said of it, and its batch was not "
+            "committed. Start again once it can be read."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
 from tidemark.sources.large_lines import LargeLine, LineColumns, bounded
-from tidemark.sources.source import NOT_THE_PART, PLACE, PartUnreadable, Slice
+from tidemark.sources.source import PLACE, PartUnreadable, Slice, check_is_of_the_part
 from tidemark.storage.files import FileFacts, FileMissing, Options, open_file
 
 GONE = "It was gone between listing and reading"
@@ -121,9 +121,9 @@ class FileSlice(Slice):
 def planned_file(
     part: str, start: int, planned: tuple[int, int], options: Options
 ) -> Iterator[Iterator[bytes]]:
-    """A file's bytes from one on, unpacked. PartUnreadable and SourceChanging as `Slice.lines`: it
-    has to be of the planned size and time (in milliseconds) when it is opened, and after reading;
-    whoever closes early is not told."""
+    """A file's bytes from one on, unpacked. PartUnreadable, SourceChanging and StorageUnavailable
+    as `Slice.lines`: it has to be of the planned size and time (in milliseconds) when it is opened,
+    and after reading; whoever closes early is not told."""
     if reason := why_not_read(part):
         raise PartUnreadable(part, reason)
     try:
@@ -139,7 +139,8 @@ def planned_file(
     except FileMissing as error:
         raise PartUnreadable(part, GONE) from error
     except FAULTS as error:
-        raise PartUnreadable(part, why_unreadable(error)) from error
+        check_is_of_the_part(part, error)
+        raise PartUnreadable(part, _why_unreadable(error)) from error
 
 
 def _check(part: str, facts: FileFacts, planned: tuple[int, int]) -> None:
@@ -213,10 +214,7 @@ def _at_line_ends(chunks: Iterator[bytes], most: int) -> Iterator[bytes | LargeL
         yield b"".join(begun)
 
 
-def why_unreadable(error: Exception) -> str:
-    """Why a file cannot be read; raises the error where the machine is at fault."""
-    if isinstance(error, OSError) and error.errno in NOT_THE_PART:
-        raise error
+def _why_unreadable(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "It may not be read (permission denied)"
     if isinstance(error, FileNotFoundError):

@@ -30,7 +30,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import ChunkFile, unpacked
 from tidemark.sources.formats.whole_files import WholeFile, row_name
 from tidemark.sources.large_lines import bounded
-from tidemark.sources.source import NOT_THE_PART, PartUnreadable
+from tidemark.sources.source import PartUnreadable, check_is_of_the_part
 from tidemark.storage.files import FileFacts, Options, read_chunks
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is written behind it
@@ -109,8 +109,7 @@ class AvroSlice(WholeFile):
         # Each way to pack a block has errors of its own, and bytes that are no Avro raise nearly
         # any: all of them are about the file's bytes, and are told.
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in NOT_THE_PART:
-                raise
+            check_is_of_the_part(self.part, error)
             said = f"{error}" or type(error).__name__
             raise PartUnreadable(self.part, f"It cannot be read as Avro ({said})") from error
 

@@ -31,7 +31,7 @@ from tidemark.sources.files.slices import GONE, changed_while_read, of_file
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.formats.whole_files import WholeFile, all_lines, row_name
 from tidemark.sources.large_lines import bounded
-from tidemark.sources.source import NOT_THE_PART, PartUnreadable, TypedRows
+from tidemark.sources.source import PartUnreadable, TypedRows, check_is_of_the_part
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
 
 # That Python cannot hold: a time beyond its years, text that is not UTF-8.
@@ -295,8 +295,7 @@ def parquet_rows(
     # pyarrow's two errors: of a file that is no Parquet, and of Parquet that it cannot read, such
     # as another compression, or a type that has no JSON. Names of columns may be no UTF-8.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in NOT_THE_PART:
-            raise
+        check_is_of_the_part(part, error)
         raise PartUnreadable(part, f"It cannot be read as Parquet ({error})") from error
 
 
