@@ -295,8 +295,17 @@ def test_a_page_that_is_not_what_its_checksum_says_is_told(tmp_path: Path, where
     data = bytearray(file.read_bytes())
     data[data.find((500).to_bytes(8, "little"))] ^= 0x40
     file.write_bytes(data)
-    with pytest.raises(SourceUnavailable, match="CRC checksum verification failed"):
+    # No other try would find other bytes.
+    with pytest.raises(LookupBroken, match="CRC checksum verification failed"):
         dimension(tmp_path / where).rows({"id": "long"})
+
+
+def test_a_table_whose_file_is_gone_may_come_back(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), TYPED)
+    for file in (tmp_path / "table").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(SourceUnavailable, match="Try again"):
+        dimension(tmp_path / "table").rows(OF_TYPED)
 
 
 def test_a_version_is_that_of_the_content(tmp_path: Path) -> None:

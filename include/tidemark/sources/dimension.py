@@ -28,7 +28,7 @@ from tidemark.judge.json_text import LineReader, NotAnObject, json_text
 from tidemark.judge.kinds import Kind, SimpleKind, arrow_type, kind_of
 from tidemark.judge.values import WRONG, ReadValue, value_reader
 from tidemark.pipeline.model import JSON_LINES_FILES, Lookup
-from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.sources.delta.log import mapped_by
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.dataset import dataset_of
@@ -123,6 +123,10 @@ class Dimension:
         ) as error:
             raise self.broken(f"cannot be read: {error}") from error
         except OSError as error:
+            # A file is in memory by now, and the system's own errors have a number: what has none
+            # is said of damaged bytes. Of a table on an object store nobody can tell.
+            if error.errno is None and (self.lookup.file is not None or is_local(self.uri)):
+                raise self.broken(f"cannot be read: {error}") from error
             raise self._unavailable(error) from error
         if self.lookup.file is not None and self.lookup.file.lower().endswith(".csv"):
             return self._of_texts(found, typed)
