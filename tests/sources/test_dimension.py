@@ -264,6 +264,19 @@ def test_typed_values_that_would_become_others_are_told(
         dimension(tmp_path / "a.parquet").rows({"v": kind})
 
 
+@pytest.mark.parametrize("where", ["a.parquet", "table"])
+def test_times_of_spark_are_instants_of_any_year(tmp_path: Path, where: str) -> None:
+    file = tmp_path / "a.parquet"
+    times = [datetime(9999, 12, 31, tzinfo=UTC), datetime(1500, 1, 1, tzinfo=UTC), None]
+    rows = pa.table({"id": [1, 2, 3], "at": pa.array(times, pa.timestamp("us", "UTC"))})
+    if where == "table":
+        write_deltalake(str(tmp_path / "table"), rows)
+        (file,) = (tmp_path / "table").glob("*.parquet")
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True, store_schema=False)
+    found = dimension(tmp_path / where).rows({"at": "timestamp", "id": "long"})
+    assert found.to_pylist() == rows.select(["at", "id"]).to_pylist()
+
+
 def test_a_table_whose_columns_are_mapped_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "table"), TYPED)
     log = tmp_path / "table" / "_delta_log" / f"{0:020}.json"

@@ -166,12 +166,24 @@ class Dimension:
                     raise self.broken(f"has the file {uri}, which {why}")
             return dataset_of(self.table).to_table(columns=names)
         if not self.lookup.file.lower().endswith(".csv"):
-            # Without it, a page that is damaged may be read as other values.
+            # It needs NumPy, which a run that only asks for the version goes without.
+            from tidemark.sources.formats.parquet import typed_schema
+
+            # As a source's files are read.
             file = parquet.ParquetFile(
-                pa.BufferReader(self._bytes), page_checksum_verification=True
+                pa.BufferReader(self._bytes),
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=True,
             )
             self._check_columns(names, file.schema_arrow.names)
-            return pa.table(file.read(columns=names))
+            found = pa.table(file.read(columns=names))
+            known = typed_schema(file)
+            for place, name in enumerate(found.column_names):
+                # Of Spark's INT96, which is an instant, Arrow tells no zone.
+                column, kind = found.column(name), known.field(name).type
+                if column.type == pa.timestamp("us") and column.type != kind:
+                    found = found.set_column(place, name, column.cast(kind))
+            return found
         self._check_quotes()
         # pyarrow tells the names of a header only where it can tell their types.
         header = next(reader(TextIOWrapper(BytesIO(self._bytes), "utf-8-sig", newline="")), [])

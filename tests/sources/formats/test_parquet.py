@@ -22,9 +22,9 @@ from tidemark.sources.formats.parquet import (
     _cast,
     _json,
     _texts,
-    _typed,
     encoder_of,
     parquet_slice,
+    typed_schema,
 )
 from tidemark.sources.source import DETAIL, REASON, PartUnreadable
 from tidemark.storage.files import stat_files
@@ -109,7 +109,7 @@ def test_nanoseconds_are_cut_off_before_1970_too(tmp_path: Path, kind: Any, show
     found = lines(tmp_path / "a.parquet", pa.table({"t": column}))
     assert [row["t"] for row in found] == [*map(shown, times), None]
     # Arrow may give a part of a column.
-    of_rows = _typed(pq.ParquetFile(tmp_path / "a.parquet")).field("t").type
+    of_rows = typed_schema(pq.ParquetFile(tmp_path / "a.parquet")).field("t").type
     assert _cast(column[2:5], of_rows).equals(_cast(column, of_rows)[2:5])
 
 

@@ -277,7 +277,7 @@ def parquet_rows(
     with `gone` where it is not there."""
     try:
         file = _opened(uri, options)
-        schema = _typed(file)
+        schema = typed_schema(file)
         if not len(schema):
             raise pa.ArrowInvalid("it has no columns")
         for column in schema:
@@ -301,7 +301,17 @@ def parquet_rows(
 
 def parquet_schema(uri: str, options: Options) -> pa.Schema:
     """The columns of a file that can be read, with the types of its rows."""
-    return _typed(_opened(uri, options))
+    return typed_schema(_opened(uri, options))
+
+
+def typed_schema(file: pq.ParquetFile) -> pa.Schema:
+    """A file's columns, with a zone for INT96, which is an instant; Arrow gives it none."""
+    columns = file.schema
+    stored = iter([columns.column(place).physical_type for place in range(len(columns))])
+    typed = [one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow]
+    if next(stored, None) is not None:
+        raise pa.ArrowNotImplementedError("a column is of a nested type that is not known")
+    return pa.schema(typed)
 
 
 def _opened(uri: str, options: Options) -> pq.ParquetFile:
@@ -347,16 +357,6 @@ def _rows_at_once(file: pq.ParquetFile) -> int:
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
     return max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
-
-
-def _typed(file: pq.ParquetFile) -> pa.Schema:
-    """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
-    columns = file.schema
-    stored = iter([columns.column(place).physical_type for place in range(len(columns))])
-    typed = [one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow]
-    if next(stored, None) is not None:
-        raise pa.ArrowNotImplementedError("a column is of a nested type that is not known")
-    return pa.schema(typed)
 
 
 def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:

@@ -49,6 +49,8 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: Any = None) -> ds.Data
         file_pruning_predicate=file_pruning_predicate,
         filesystem=_own_files(table.table_uri),
         schema=pa.schema(told),
+        # Times of others, as Spark writes them, may be of any year, which nanoseconds do not reach.
+        parquet_read_options=ds.ParquetReadOptions(None, coerce_int96_timestamp_unit="us"),
     )
     # Without it, a page that is damaged may be read as other values. All its fragments share it.
     known.format.default_fragment_scan_options = ds.ParquetFragmentScanOptions(
