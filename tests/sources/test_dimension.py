@@ -265,6 +265,18 @@ def test_typed_values_that_would_become_others_are_told(
 
 
 @pytest.mark.parametrize("where", ["a.parquet", "table"])
+def test_text_that_is_no_utf_8_is_told(tmp_path: Path, where: str) -> None:
+    file = tmp_path / "a.parquet"
+    if where == "table":
+        write_deltalake(str(tmp_path / "table"), pa.table({"name": ["a", "b"]}))
+        (file,) = (tmp_path / "table").glob("*.parquet")
+    _, ends, data = pa.array([b"a", b"M\xfcller"]).buffers()
+    pq.write_table(pa.table({"name": pa.StringArray.from_buffers(2, ends, data)}), file)
+    with pytest.raises(LookupBroken, match="a value in column `name` that is no string"):
+        dimension(tmp_path / where).rows({"name": "string"})
+
+
+@pytest.mark.parametrize("where", ["a.parquet", "table"])
 def test_times_of_spark_are_instants_of_any_year(tmp_path: Path, where: str) -> None:
     file = tmp_path / "a.parquet"
     times = [datetime(9999, 12, 31, tzinfo=UTC), datetime(1500, 1, 1, tzinfo=UTC), None]

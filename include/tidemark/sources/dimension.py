@@ -297,7 +297,11 @@ class Dimension:
             if pa.types.is_decimal(kind) and pa.types.is_integer(found):
                 # Else it asks for room for all values of the type.
                 column = column.cast(pa.decimal128(20, 0))
-            return column.cast(kind)
+            column = column.cast(kind)
+            if pa.types.is_string(kind):
+                # Arrow takes any bytes of a file for text.
+                column.validate(full=True)
+            return column
         except pa.ArrowInvalid as error:
             raise self.broken(
                 f"has a value in column `{name}` that is no {kind}: {error}"
