@@ -98,6 +98,11 @@ def test_columns_that_are_not_there_or_twice_are_told(tmp_path: Path) -> None:
         csv(tmp_path, "id,a", "1,2,3").rows({"id": "long"})
 
 
+def test_a_header_that_is_too_long_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LookupBroken, match="cannot be read: field larger than field limit"):
+        csv(tmp_path, "x" * 140_000, "1").rows({"id": "long"})
+
+
 @pytest.mark.parametrize(
     ("lines", "begin"),
     [

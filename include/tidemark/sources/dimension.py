@@ -118,6 +118,7 @@ class Dimension:
             pa.ArrowInvalid,
             pa.ArrowKeyError,
             pa.ArrowNotImplementedError,
+            CsvError,
             DeltaError,
             UnicodeDecodeError,
         ) as error:
