@@ -104,6 +104,13 @@ def test_what_json_cannot_carry_is_no_type(text: str) -> None:
         parse_type(text)
 
 
+@pytest.mark.parametrize("name", ["'a b'", "'a'", "<", ":", ","])
+def test_a_field_s_name_is_a_word_or_in_backticks(name: str) -> None:
+    with pytest.raises(ValueError, match=f"a field `{name}`; write its name in backticks"):
+        parse_type(f"array<struct<{name}: int>>")
+    assert parse_type("struct<`'a b'`: int>").type == "struct<`'a b'`:int>"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -169,6 +169,11 @@ class _TypeReader:
 
     def _field(self) -> tuple[str, str]:
         name = self._take()
+        if not re.fullmatch(r"\w+|`[^`]+`", name):
+            raise ValueError(
+                f"has a struct with a field `{name}`; write its name in backticks, as in "
+                "struct<`a b`: int>"
+            )
         if self.tokens and self.tokens[0] == ":":
             self._take()
         return name, self.read_type()
