@@ -119,6 +119,15 @@ def test_the_first_records_are_copied_as_a_run_reads_them(
     assert records(tried, copy.as_uri(), 9) == records(source, place, 3)
 
 
+def told(source: FilesSource, file: Path) -> list[Any]:
+    """What reading a file says of its records."""
+    return [
+        (row["_value"], row.get("_reason"), row.get("_detail"))
+        for piece in first_lines(source, file.as_uri(), {}, 99, MOST_BYTES)
+        for row in piece.to_pylist()
+    ]
+
+
 @pytest.mark.parametrize("end", [b"", b",", b"]", b"],", b",\n]", b'] {"n": '])
 def test_a_try_judges_a_broken_document_as_a_run_does(project: Path, end: bytes) -> None:
     file = land(project, [], "landing/broken.json")
@@ -127,16 +136,22 @@ def test_a_try_judges_a_broken_document_as_a_run_does(project: Path, end: bytes)
     copied = copy_first_lines(source, [file.as_uri()], {}, 99, MOST_BYTES, project / "copies")
     (copy,) = (path for path in (project / "copies").rglob("*") if path.is_file())
 
-    def told(place: str) -> list[Any]:
-        pieces = first_lines(source, place, {}, 99, MOST_BYTES)
-        return [
-            (row["_value"], row.get("_reason"), row.get("_detail"))
-            for piece in pieces
-            for row in piece.to_pylist()
-        ]
+    assert told(source, copy) == told(source, file)
+    assert copied.rows == len(told(source, file))
 
-    assert told(copy.as_uri()) == told(file.as_uri())
-    assert copied.rows == len(told(file.as_uri()))
+
+@pytest.mark.parametrize("form", ["csv", "json_lines"])
+def test_a_try_judges_records_that_end_in_a_carriage_return_as_a_run_does(
+    project: Path, form: str
+) -> None:
+    file = land(project, [], "landing/ends.csv")
+    file.write_bytes(b'at,v\n1,2\r\r\n3,4\r\n"5",6\n7,8\r')
+    columns = {"at": "timestamp", "v": "string"}
+    said = {"files": "landing/*", "format": form, "columns": columns}
+    source = FilesSource.model_validate({**said, "event_time": {"column": "at"}})
+    copy_first_lines(source, [file.as_uri()], {}, 99, MOST_BYTES, project / "copies")
+    (copy,) = (path for path in (project / "copies").rglob("*") if path.is_file())
+    assert told(source, copy) == told(source, file)
 
 
 def test_an_array_that_is_cut_gives_its_whole_elements(project: Path) -> None:

@@ -59,7 +59,8 @@ def copy_first_lines(
 
                 copied, large = _copy(pieces, target, document_of)
             else:
-                lines = partial(_lines, _header(source, place, options, most_bytes))
+                header = _header(source, place, options, most_bytes)
+                lines = partial(_lines, header, kind == CSV)
                 copied, large = _copy(pieces, target, lines)
         except SampleUnusable as error:
             notes.append(str(error))
@@ -90,10 +91,11 @@ def _header(source: FilesSource, place: str, options: Options, most_bytes: int) 
     return f"{header_of(names, form)}\n".encode()
 
 
-def _lines(header: bytes, records: Iterable[_Record]) -> Iterator[bytes]:
+def _lines(header: bytes, is_csv: bool, records: Iterable[_Record]) -> Iterator[bytes]:
     yield header
     for text, _ in records:
-        yield text + b"\n"
+        # A record of CSV may end with both, which would take the text's own last character too.
+        yield text + (b"\r\n" if is_csv and text.endswith(b"\r") else b"\n")
 
 
 def _copy(
