@@ -304,6 +304,14 @@ def test_a_type_that_holds_itself_is_refused(tmp_path: Path) -> None:
     assert cause(path).endswith("(its schema is recursive: node holds itself)")
 
 
+def test_a_record_that_names_a_field_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    schema = record("row", of=["null", record("pair", a="int", b="int")])
+    whole = avro_bytes(schema, [{"of": {"a": 1, "b": 2}}])
+    path.write_bytes(whole.replace(b'"b"', b'"a"'))
+    assert cause(path).endswith("(its record pair has two fields a)")
+
+
 def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     path.write_bytes(avro_bytes(record(n="int"), [{"n": 1}]))

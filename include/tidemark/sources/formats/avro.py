@@ -189,7 +189,7 @@ def parsed_schema(content: Mapping[str, Any]) -> Any:
 def _read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
     """Let what this module knows of logical types read a schema, as fastavro has parsed it: changed
     in place, as names that stand for a type lead to the same one. ValueError where a type holds
-    itself, whose records could be of any depth."""
+    itself, whose records could be of any depth, or has two fields of one name."""
     if isinstance(schema, str):
         if schema in within:
             raise ValueError(f"its schema is recursive: {schema} holds itself")
@@ -203,7 +203,12 @@ def _read_own_types(schema: Any, within: tuple[str, ...] = ()) -> None:
         if f"{kind}-{OWN}{schema.get('logicalType')}" in LOGICAL_READERS:
             schema["logicalType"] = f"{OWN}{schema['logicalType']}"
         inner = (*within, schema["name"]) if "name" in schema else within
+        names = set()
         for field in schema.get("fields", ()):
+            # fastavro keeps the value of the last one.
+            if field["name"] in names:
+                raise ValueError(f"its record {schema['name']} has two fields {field['name']}")
+            names.add(field["name"])
             _read_own_types(field["type"], inner)
         for part in ("items", "values"):
             if part in schema:
