@@ -25,10 +25,11 @@ from tests.kit.shipped import FILES
 from tests.operators.contract.joins import OTHER, partner_pipeline
 from tidemark.cli.console import report_console
 from tidemark.cli.main import app
-from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import take_first_rows, trial_environment, write_pipeline
 from tidemark.cli.trial.report import print_trial
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -278,3 +279,27 @@ def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: 
         source = {"files": f"{name}_source/*"}
         assert write_pipeline(pipeline.pipeline, source, tmp_path / name, pipeline.settings)
         assert load_pipeline(tmp_path / name / f"{name}.yaml").name == name
+
+
+@pytest.mark.parametrize("variable", ["TIDEMARK_ROOT__FILE", "tidemark_root__file"])
+def test_a_root_that_stands_in_a_file_is_not_the_trial_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    place = Place(tmp_path / "real")
+    (tmp_path / "root.txt").write_text(str(place.root))
+    for name in [name for name in os.environ if name.upper().startswith("TIDEMARK_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "sources.txt").write_text('["/elsewhere"]')
+    variables = {variable: str(tmp_path / "root.txt"),
+                 "TIDEMARK_SOURCES__FILE": str(tmp_path / "sources.txt"),
+                 "TIDEMARK_PIPELINES__FILE": str(tmp_path / "root.txt"),
+                 "TIDEMARK_LEASE_SECONDS": "77"}  # fmt: skip
+    root, file = tmp_path / "trial", tmp_path / "trial" / "pipelines" / "clicks.yaml"
+    env = trial_environment(variables, place.settings, root, file)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    found = load_settings(None)
+    assert (found.root, found.pipelines) == (str(root), str(file.parent))
+    assert str(place.root) in found.sources
+    assert "/elsewhere" not in found.sources
+    assert found.lease_seconds == 77

@@ -57,8 +57,9 @@ def trial_environment(
         f"{PREFIX}PIPELINES": str(file.parent),
         f"{PREFIX}SOURCES": json.dumps(settings_of_trial(settings, root).sources),
     }
-    # Settings are read from variables in either case.
-    return {name: of for name, of in variables.items() if name.upper() not in own} | own
+    # Settings are read from variables in either case, and from entries or files behind `__`.
+    others = {name: of for name, of in variables.items() if name.upper().split("__")[0] not in own}
+    return others | own
 
 
 def write_pipeline(
