@@ -118,3 +118,17 @@ def test_what_a_run_s_repair_says_comes_after_its_batch_however_rows_lie(
     gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
     (found,) = corrections_of(gold, changes, windows.operator, known)
     assert told(found)[2:] == (5, 9)
+
+
+def test_a_row_that_starts_between_milliseconds_is_told_as_any_other(tmp_path: Path) -> None:
+    """Sessions do: they start with an event."""
+    windows = Windows(tmp_path)
+    starts = [at(10) + timedelta(microseconds=of) for of in (123_456, 7)]
+    for number, cause in enumerate(("stream", "late")):
+        rows = [window(start, key="a", total=number, rows=1) for start in starts]
+        windows.change(*rows, cause=cause, run=f"run-{number}")
+        windows.publish_at(at(10, 30), f"run-{number}")
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    known = [run_row(f"run-{number}", number, True) for number in (0, 1)]
+    found = corrections_of(gold, changes, windows.operator, known)
+    assert [told(one) for one in found] == [(start, "a", 0, 1) for start in sorted(starts)]

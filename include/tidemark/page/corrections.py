@@ -18,15 +18,15 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.gold.row_values import counts_at_close, time_literal
+from tidemark.gold.row_values import counts_at_close
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD
 from tidemark.page.series import check_keys, key_texts
-from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.story.asked import literal
 
 MOST = 500
 
@@ -84,11 +84,8 @@ def corrections_of(
         wanted = connection.sql("FROM wanted").to_arrow_table().to_pylist()
         if not wanted:
             return ()
-        starts = [epoch_ms(row["window_start"]) for row in wanted]
-        range_ = (
-            f"window_start >= {time_literal(min(starts))} "
-            f"AND window_start <= {time_literal(max(starts))}"
-        )
+        starts = [row["window_start"] for row in wanted]
+        range_ = f"window_start BETWEEN {literal(min(starts))} AND {literal(max(starts))}"
         connection.register("changes", dataset_of(changes))
         others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
         failure = f'c."{FAILURE}"' if FAILURE in schema_of(changes).names else "NULL"
