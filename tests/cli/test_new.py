@@ -18,6 +18,7 @@ from tidemark.cli.new import sample as samples
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
+from tidemark.pipeline.yaml_file import Document, parse_document
 
 ROWS = [
     {"id": "a", "at": "2026-03-01T09:00:00Z", "shop": "one", "amount": 1.5, "paid": True},
@@ -539,6 +540,16 @@ def test_without_an_event_time_the_file_is_written_with_that_line_open(project: 
     assert pipeline.tables["per_hour"].group_by == ("kind",)
     assert pipeline.source.unique is not None
     assert pipeline.source.unique.by == "call_id"
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85"])
+def test_the_name_of_a_field_ends_no_comment_of_the_file(project: Path, end: str) -> None:
+    name = f"bbbbbbbbbb{end}  unknown_fields: ignore #"
+    ended = new(land(project, [{"a": number, name: None} for number in range(3)]))
+    assert ended.exit_code == 0, ended.output
+    content = parse_document(text_of(project), Document("orders.yaml")).content
+    assert isinstance(content, dict)
+    assert set(content["source"]) == {"files", "columns", "event_time"}
 
 
 def test_the_id_and_the_tables_name_may_be_asked_for(project: Path) -> None:

@@ -5,6 +5,7 @@ A proposal to be read and corrected: a sample tells what there is, not what is m
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -192,7 +193,9 @@ def _event_time(
 
 
 def _no_time(columns: Sequence[SampleColumn], left_out: Sequence[LeftOutField]) -> str:
-    out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
+    # In quotes and ASCII, for the file has it in a comment, which a name could end.
+    names = ", ".join(json.dumps(one.name) for one in left_out[:10])
+    out = f" Not usable: {names}." if names else ""
     told = f"No column looks like an event time: {_FORMATS}, these in a column named like a time."
     if not columns:
         raise SampleUnusable(f"{told}{out} {_BY_HAND}")
