@@ -6,10 +6,15 @@ escape sequences, and characters that change the order of what stands beside the
 
 from __future__ import annotations
 
+import codecs
+import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 # Control characters but for tab and line feed, line separators, marks and embeddings of a direction
@@ -30,12 +35,28 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def _in_json(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+_IN_JSON = "tidemark.in_json"
+codecs.register_error(_IN_JSON, _in_json)
+
+
 @contextmanager
 def printing_text() -> Iterator[None]:
-    """In this block all that Python prints to stdout and stderr is shown as text."""
-    out, err = (cast(TextIO, _Shown(stream)) for stream in (sys.stdout, sys.stderr))
-    with redirect_stdout(out), redirect_stderr(err):
-        yield
+    """In this block all that Python prints to stdout and stderr is shown as text. What a stream
+    cannot encode is written as JSON writes it, and to one that is closed nothing."""
+    # Python has None for a stream that was closed before it started.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        streams = [stream or nowhere for stream in (sys.stdout, sys.stderr)]
+        for stream in map(unguarded, streams):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors=_IN_JSON)
+        out, err = (cast(TextIO, _Shown(stream)) for stream in streams)
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
 
 
 def unguarded(stream: TextIO) -> TextIO:

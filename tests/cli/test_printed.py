@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,33 @@ def test_any_text_is_printed_as_text_and_a_document_reads_back_as_it_was(text: s
         print_documents([{text: text}])
     assert json.loads(document.getvalue()) == [{text: text}]
     assert not OBEYED.search(document.getvalue())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_stream_cannot_encode_is_printed_as_json_writes_it(encoding: str) -> None:
+    def printed(print_: Callable[[], None]) -> str:
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        with redirect_stdout(out), printing_text():
+            print_()
+        out.flush()
+        return out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+    text = "–😀ä"
+    assert json.loads(printed(lambda: print_documents([{text: text}]))) == [{text: text}]
+    assert printed(lambda: report_console().print(text)).startswith(r"\u2013\ud83d\ude00")
+
+
+def test_without_a_stdout_and_a_stderr_a_command_ends_as_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Python has them where they are closed."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    with printing_text():
+        report_console().print("told")
+        print("told")
+        print("told", file=sys.stderr)
+        sys.stdout.flush()
 
 
 @given(st.text("abcäß€😀 .,;:'\"\\/[]()", max_size=20))
