@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from tests.kit.running import Place
 from tests.kit.windows import at
 from tests.page.world import accepted, rejected
 from tidemark.cli.main import app
+from tidemark.errors import RETRY, RunFailed
+from tidemark.page import rejects
 from tidemark.upkeep.maintenance.carry_out import drop_rejects
 
 
@@ -75,6 +79,43 @@ def test_all_are_exported_as_lines_with_their_ids_and_no_file_is_written_over(
     again = asked(place, "export", place.name, "--out", str(out))
     assert again.exit_code == 2
     assert out.read_text("utf-8") == before
+
+
+def test_an_export_that_is_cut_off_leaves_no_file_that_looks_whole(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = rejects.newest_rejects
+
+    def cut_off(table: DeltaTable, reason: str | None) -> Iterator[rejects.Reject]:
+        yield next(read(table, reason))
+        assert [one.suffix for one in folder.iterdir()] == [".part"]
+        raise RunFailed("stopped")
+
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    out = folder / "rejects.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(rejects, "newest_rejects", cut_off)
+        assert asked(place, "export", place.name, "--out", str(out)).exit_code == RETRY
+    assert [*folder.iterdir()] == []
+    assert asked(place, "export", place.name, "--out", str(out)).exit_code == 0
+    assert [*folder.iterdir()] == [out]
+    assert len(out.read_text("utf-8").splitlines()) == 3
+
+
+def test_an_export_replaces_no_file_that_has_come_meanwhile(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, out = rejects.newest_rejects, tmp_path / "rejects.jsonl"
+
+    def another(table: DeltaTable, reason: str | None) -> Iterator[rejects.Reject]:
+        out.write_text("another")
+        yield from read(table, reason)
+
+    monkeypatch.setattr(rejects, "newest_rejects", another)
+    assert asked(place, "export", place.name, "--out", str(out)).exit_code == 2
+    assert out.read_text() == "another"
+    assert not [*tmp_path.glob("*.part")]
 
 
 @pytest.mark.parametrize("command", ["list", "export"])

@@ -3,8 +3,9 @@ those that come to bronze after all, by a job of Spark's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,12 +130,8 @@ def export(
         for line in lines:
             print(line)
         return
-    number = 0
     try:
-        with out.open("x", encoding="utf-8") as file:
-            for line in lines:
-                file.write(f"{line}\n")
-                number += 1
+        number = _write_new(out, lines)
     except FileExistsError:
         raise typer.BadParameter(
             f"{out} is there already, and nothing was written to it.", param_hint="--out"
@@ -142,6 +139,26 @@ def export(
     print(f"{number:,} rejects written to {out}")
     if gone:
         print(gone)
+
+
+def _write_new(out: Path, lines: Iterable[str]) -> int:
+    """Write a file that is there as a whole or not at all; how many lines it has."""
+    if out.exists():
+        raise FileExistsError
+    number = 0
+    # Of a name of its own: somebody else may export to the same file.
+    part = out.with_name(f"{out.name}.{token_hex(4)}.part")
+    try:
+        with part.open("x", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                number += 1
+        # A rename alone would replace one that has come meanwhile.
+        out.touch(exist_ok=False)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return number
 
 
 @rejects.command()
