@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.page.charts import with_corrections
 from tidemark.page.corrections import Correction
 from tidemark.page.series import series_of
+from tidemark.pipeline.instants import utc_instant
 
 AT = datetime(2026, 7, 1, 10, tzinfo=UTC)
 
@@ -29,8 +30,23 @@ def test_what_a_correction_was_before_is_a_number_of_json_or_nothing(
     before: Any, drawn: float | None
 ) -> None:
     one = Correction(AT, AT, ("a",), {"total": before}, {"total": 8}, "late", "run")
-    series = {"starts": [AT.timestamp()], "keys": {("a",): {"value": [8.0]}}}
+    series = {
+        "starts": [AT.timestamp()], "windows": [AT.isoformat()],
+        "keys": {("a",): {"value": [8.0]}},
+    }  # fmt: skip
     assert with_corrections(series, "total", [one])["keys"][0]["before"] == [drawn]
+
+
+def test_a_chart_names_each_window_to_the_microsecond(tmp_path: Path) -> None:
+    """A session starts with an event, and its story is asked for by that."""
+    windows = Windows(tmp_path)
+    starts = [at(10) + timedelta(microseconds=of) for of in (7, 123_456)]
+    windows.change(*(window(start, key="a", total=1, rows=1) for start in starts))
+    windows.publish_at(at(10, 30))
+    series = series_of(windows.gold_table(), windows.operator, "total", "", 9)
+    chart = with_corrections(series, "total", [])
+    assert chart["starts"] == [start.timestamp() for start in starts]
+    assert [utc_instant(one) for one in chart["windows"]] == starts
 
 
 def test_a_key_of_bytes_is_told_as_explain_takes_it(tmp_path: Path) -> None:

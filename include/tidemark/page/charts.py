@@ -108,7 +108,7 @@ def with_corrections(
         {**one, "before": [before.get((of, start)) for start in series["starts"]]}
         for of, one in series["keys"].items()
     ]
-    return {"starts": series["starts"], "keys": keys}
+    return {"starts": series["starts"], "windows": series["windows"], "keys": keys}
 
 
 def _drawn(value: Any) -> float | None:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from tidemark.errors import TableMismatch
 from tidemark.gold.spans import dates_predicate
 from tidemark.operators.operator import Operator
+from tidemark.pipeline.instants import instant_of_us
 from tidemark.printed import shown
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
@@ -67,21 +68,23 @@ def series_of(
     """A number of gold's newest dates, at most `days`, as a chart draws it. `find`: only keys with
     this text in one of their values.
 
-    `starts` are those of windows, in seconds since 1970, UTC. `keys` has the largest: of each a
-    `value` (None: null, or no number that can be drawn) and a `status` for each start.
+    `starts` are those of windows, in seconds since 1970, UTC; `windows` has them as text, which a
+    story is asked for by. `keys` has the largest: of each a `value` (None: null, or no number that
+    can be drawn) and a `status` for each start.
     `left_out` counts the other keys; `days` the dates that were read, of `all_days`; `is_cut`:
     older windows of them are not drawn.
     """
     check_keys(gold, operator)
     dates, all_days = _newest_dates(gold, days)
     if not dates:
-        return {"starts": [], "keys": {}, "left_out": 0, "days": 0, "all_days": 0, "is_cut": False}
+        none: dict[str, Any] = {"starts": [], "windows": [], "keys": {}}
+        return {**none, "left_out": 0, "days": 0, "all_days": 0, "is_cut": False}
     with duckdb_in_utc() as connection:
         connection.register("gold", dataset_of(gold, dates_predicate(dates)))
         connection.execute(
             f"""
             CREATE TEMP TABLE shown AS
-            SELECT epoch(window_start) AS start, {key_texts(gold, operator, "gold")} AS key,
+            SELECT epoch_us(window_start) AS start, {key_texts(gold, operator, "gold")} AS key,
                 "{measure}"::DOUBLE AS value, status
             FROM gold WHERE {dates_predicate(dates)}
             """
@@ -114,7 +117,8 @@ def series_of(
             "status": [status for _, status in points],
         }
     return {
-        "starts": starts,
+        "starts": [start / 1_000_000 for start in starts],
+        "windows": [instant_of_us(start).isoformat() for start in starts],
         "keys": keys,
         "left_out": found[0][1] - len(found) if found else 0,
         "days": len(dates),

@@ -241,7 +241,7 @@ function runChart(figure, { runs, times, marks }, series) {
   });
 }
 
-function tableChart(figure, { starts, keys }) {
+function tableChart(figure, { starts, windows, keys }) {
   const isOpen = (status) => status === "provisional";
   const sets = keys.map((one, at) => {
     const there = one.value.flatMap((value, where) => value == null ? [] : [where]);
@@ -305,8 +305,7 @@ function tableChart(figure, { starts, keys }) {
       const there = sets.filter((one) => one.value[at] != null);
       if (clicked && there.length) chosen = sets.indexOf(there.sort((a, b) => far(a) - far(b))[0]);
       if (sets[chosen].value[at] == null) return say("There is no row of this key in that window.");
-      const window_ = new Date(starts[at] * 1000).toISOString();
-      tell(`${location.pathname.split("/").pop()}/story?window=${encodeURIComponent(window_)}&key=${encodeURIComponent(sets[chosen].key)}`);
+      tell(`${location.pathname.split("/").pop()}/story?window=${encodeURIComponent(windows[at])}&key=${encodeURIComponent(sets[chosen].key)}`);
     },
     keys: (key) => {
       const step = { ArrowUp: -1, ArrowDown: 1 }[key];
