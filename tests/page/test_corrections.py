@@ -11,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import types as T
 
 from tests.kit.windows import Windows, at, window
 from tidemark.gold.state import gold_state
 from tidemark.page.corrections import Correction, corrections_of
+from tidemark.page.series import series_of
 from tidemark.pipeline.instants import instant_of
+from tidemark.story.asked import row_asked
 
 TOLD = ("window_start", "key", "total")
 
@@ -132,3 +135,29 @@ def test_a_row_that_starts_between_milliseconds_is_told_as_any_other(tmp_path: P
     known = [run_row(f"run-{number}", number, True) for number in (0, 1)]
     found = corrections_of(gold, changes, windows.operator, known)
     assert [told(one) for one in found] == [(start, "a", 0, 1) for start in sorted(starts)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "texts"),
+    [(T.ArrayType(T.LongType()), [[1, 2], [], None], ["[1,2]", "[]", None]),
+     (T.StructType([T.StructField("a", T.LongType())]), [{"a": 1}, {"a": None}],
+      ['{"a":1}', '{"a":null}']),
+     (T.DoubleType(), [float("nan"), 0.5], ["nan", "0.5"])],
+)  # fmt: skip
+def test_corrections_and_charts_tell_keys_of_any_type_as_explain_takes_them(
+    tmp_path: Path, kind: T.DataType, values: list[Any], texts: list[str | None]
+) -> None:
+    windows = Windows(tmp_path, keys={"key": kind})
+    for number, cause in enumerate(("stream", "late")):
+        rows = [window(at(10), key=key, total=number, rows=1) for key in values]
+        windows.change(*rows, cause=cause, run=f"run-{number}")
+        windows.publish_at(at(10, 30), f"run-{number}")
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    known = [run_row(f"run-{number}", number, True) for number in (0, 1)]
+    found = corrections_of(gold, changes, windows.operator, known)
+    assert {told(one)[1:] for one in found} == {(text, 0, 1) for text in texts}
+    assert len(found) == len(texts)
+    assert set(series_of(gold, windows.operator, "total", "", 9)["keys"]) == {(t,) for t in texts}
+    for text in texts:
+        asked = row_asked(windows.operator, gold, [], at(10), {"key": text})
+        assert len(asked.found_in(gold, {"key": "key"}, "true", 9)) == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from tidemark.errors import RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.story.asked import Asked, key_of, row_asked, row_options
+from tidemark.story.asked import Asked, NoRowNamed, key_of, row_asked, row_options
 
 DAY = datetime(2026, 7, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -52,6 +54,52 @@ def test_keys_are_told_as_text_and_null_by_its_name() -> None:
     assert key_of(told) == found
     options = "--window 2026-07-01T00:00:00Z --key spotId=11 --key city:null --key 'a=b c'"
     assert row_options(DAY, {"spotId": 11, "city": None, "a": "b c"}) == options
+
+
+LISTS = pa.list_(pa.int64())
+PARTS = pa.struct(
+    {"at": pa.timestamp("us", "UTC"), "sum": pa.decimal128(38, 2), "of": pa.list_(pa.float64())}
+)
+PART = {"at": DAY, "sum": Decimal("123456789012345678901234567890.10"), "of": [0.1, None, 1e22]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(LISTS, [[1, 2], [], [None], None]),
+     (pa.list_(pa.string()), [["a, b", "'c'"], ["null", None]]),
+     (PARTS, [PART, {**PART, "at": None}, dict.fromkeys(PART), None])],
+)  # fmt: skip
+def test_a_row_of_a_list_or_a_struct_is_meant_by_the_options_that_are_told_of_it(
+    tmp_path: Path, kind: pa.DataType, values: list[Any]
+) -> None:
+    time = pa.array([DAY] * len(values), pa.timestamp("us", "UTC"))
+    write_deltalake(tmp_path, pa.table({"window_start": time, "key": pa.array(values, kind)}))
+    held, of = DeltaTable(tmp_path), operator(TUMBLING, "key")
+    with pytest.raises(RowUnclear) as unclear:
+        asked(of, held, DAY, {})
+    assert len(unclear.value.choices) == len(values)
+    for told in unclear.value.choices:
+        _, window, _, key = shlex.split(told)
+        found = asked(of, held, window, key_of([key]))
+        assert row_options(DAY, found.key) == told
+        assert len(found.found_in(held, {"key": "key"}, "true", 9)) == 1
+    texts = shlex.split(" ".join(unclear.value.choices))[3::4]
+    keys = [asked(of, held, DAY, key_of([text])).key["key"] for text in texts]
+    assert all(one in keys for one in values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(LISTS, "1"), (LISTS, "[1"), (LISTS, '["a"]'), (LISTS, "{}"), (LISTS, "[" * 5_000),
+     (PARTS, "[]"), (PARTS, '{"other": 1}'), (PARTS, '{"at": "yesterday"}')],
+)  # fmt: skip
+def test_what_is_no_list_or_struct_in_json_is_refused(
+    tmp_path: Path, kind: pa.DataType, text: str
+) -> None:
+    time = pa.array([DAY], pa.timestamp("us", "UTC"))
+    write_deltalake(tmp_path, pa.table({"window_start": time, "key": pa.array([None], kind)}))
+    with pytest.raises(NoRowNamed, match="in JSON, as the key key is"):
+        asked(operator(TUMBLING, "key"), DeltaTable(tmp_path), DAY, {"key": text})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -76,42 +77,38 @@ def corrections_of(
             f"""
             CREATE TEMP TABLE wanted AS
             SELECT {listed((*operator.identity, *values), "g")}, g.revision, g.updated_by,
-                {key_texts(gold, operator, "g")} AS _key
+                {key_texts(gold, operator, "g")} AS _key,
+                row_number() OVER (ORDER BY r.place DESC NULLS LAST, window_start DESC) - 1 AS _at
             FROM gold g LEFT JOIN runs r ON r.run = g.updated_by WHERE g.status = 'corrected'
-            ORDER BY r.place DESC NULLS LAST, window_start DESC LIMIT {MOST}
+            ORDER BY _at LIMIT {MOST}
             """
         )
-        wanted = connection.sql("FROM wanted").to_arrow_table().to_pylist()
+        wanted = connection.sql("FROM wanted ORDER BY _at").to_arrow_table().to_pylist()
         if not wanted:
             return ()
         starts = [row["window_start"] for row in wanted]
-        range_ = f"window_start BETWEEN {literal(min(starts))} AND {literal(max(starts))}"
+        range_ = f"c.window_start BETWEEN {literal(min(starts))} AND {literal(max(starts))}"
         connection.register("changes", dataset_of(changes))
         others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
         failure = f'c."{FAILURE}"' if FAILURE in schema_of(changes).names else "NULL"
         columns = (*operator.identity, *values)
         rows = connection.sql(
             f"""
-            SELECT {listed(columns, "c")}, c.cause, c.run, {failure} AS _failure, r.place AS _place
-            FROM changes c LEFT JOIN runs r ON r.run = c.run
+            SELECT {listed(columns, "c")}, c.cause, c.run, {failure} AS _failure, r.place AS _place,
+                w._at
+            FROM changes c JOIN wanted w ON {same_row(operator, "w", "c")}
+                LEFT JOIN runs r ON r.run = c.run
             WHERE {range_} AND c.cause NOT IN ({others})
                 AND {counts_at_close(gold_state(gold).close_ms, "c")}
-                AND EXISTS (SELECT 1 FROM wanted w WHERE {same_row(operator, "w", "c")})
-            ORDER BY {listed(operator.identity, "c")}, r.place NULLS FIRST, c.cause <> 'stream',
-                c.batch NULLS LAST
+            ORDER BY w._at, r.place NULLS FIRST, c.cause <> 'stream', c.batch NULLS LAST
             """
         ).to_arrow_table().to_pylist()  # fmt: skip
-    told = {_name(operator, row): row for row in wanted}
     found = [
         one
-        for name, of in groupby(rows, lambda row: _name(operator, row))
-        for one in _of_row(values, told[name], list(of), publishes)
+        for at, of in groupby(rows, itemgetter("_at"))
+        for one in _of_row(values, wanted[at], list(of), publishes)
     ]
     return tuple(sorted(found, key=lambda one: (-order.get(one.run, -1), one.window_start)))
-
-
-def _name(operator: Operator, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[column] for column in operator.identity)
 
 
 def _of_row(

@@ -56,6 +56,8 @@ def key_texts(gold: DeltaTable, operator: Operator, relation: str) -> str:
     def text(name: str) -> str:
         of = f'{relation}."{name}"'
         kind = schema.field(name).type
+        if pa.types.is_nested(kind):
+            return f"to_json({of})::VARCHAR"
         is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         return f"lower(hex({of}))" if is_binary else f"{of}::VARCHAR"
 

@@ -6,6 +6,7 @@ come as text or as values; those that lack are asked for by the rows that gold h
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -111,9 +112,14 @@ def key_of(texts: Sequence[str]) -> dict[str, str | None]:
 
 def row_options(start: datetime, key: Mapping[str, Any]) -> str:
     """What the command is asked for a row."""
-    told = (f"{name}{NULL}" if value is None else f"{name}={plain(value)}"
+    told = (f"{name}{NULL}" if value is None else f"{name}={_text(plain(value))}"
             for name, value in key.items())  # fmt: skip
     return " ".join([f"--window {plain(start)}", *(f"--key {shlex.quote(one)}" for one in told)])
+
+
+def _text(value: Any) -> str:
+    is_nested = isinstance(value, Mapping | list)
+    return json.dumps(value, ensure_ascii=False) if is_nested else str(value)
 
 
 def row_asked(
@@ -220,14 +226,34 @@ def _value(name: str, value: Any, kind: pa.DataType) -> Any:
         if is_text or not isinstance(value, str):
             fault = f"{value!r} is no value of the key {name}, which is {kind}"
             return pa.scalar(value, kind).as_py()
+        if pa.types.is_nested(kind):
+            fault = f"{value!r:.200} is no {kind} in JSON, as the key {name} is"
+            # Numbers as text: a float of Python's would round decimals.
+            found = json.loads(value, parse_float=str, parse_int=str, parse_constant=str)
+            return _part(name, found, kind)
         fault = f"{value!r} is no {kind}, as the key {name} is"
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return bytes.fromhex(value)
         if not pa.types.is_timestamp(kind):
             return pa.scalar(value).cast(kind).as_py()
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError):
         raise ValueError(fault) from None
     return utc_instant(value)
+
+
+def _part(name: str, found: Any, kind: pa.DataType) -> Any:
+    """What JSON says of a list, a struct or what is in one."""
+    if found is None:
+        return None
+    if pa.types.is_struct(kind):
+        if not isinstance(found, dict) or found.keys() - {field.name for field in kind}:
+            raise ValueError("other fields")
+        return {field.name: _part(name, found.get(field.name), field.type) for field in kind}
+    if isinstance(kind, pa.ListType | pa.LargeListType):
+        if not isinstance(found, list):
+            raise ValueError("no list")
+        return [_part(name, one, kind.value_type) for one in found]
+    return _value(name, found, kind)
 
 
 def _unclear(
