@@ -233,7 +233,7 @@ def test_expectations_are_told_each_for_itself_with_their_pages(tmp_path: Path) 
     index = gated.validation.data_docs
     assert index == held.place.places.docs_of("run") + "/index.html"
     assert "5 of 9 expectations met" in Path(index).read_text()
-    page = Path(index).with_name("per_10m.html").read_text()
+    page = Path(index).with_name("table-per_10m.html").read_text()
     assert "values must be less than or equal to" in page or "maximum" in page
     assert {row["data_docs"] for row in held.verdicts()} == {index}
 

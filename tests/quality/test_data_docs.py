@@ -11,6 +11,9 @@ import pytest
 from tests.kit.windows import at, window
 from tests.quality.held import Held
 from tidemark.pipeline.expectations import EXPECTED
+from tidemark.quality.data_docs import write_docs
+from tidemark.quality.expectations import TableExpectations
+from tidemark.quality.verdicts import CheckVerdict
 
 HOSTILE = """</td></table><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;$key"""
 LINK = "[here](javascript:alert(3)) <b>bold</b>"
@@ -53,7 +56,7 @@ def pages(root: Path, value: str, note: str, run_id: str) -> tuple[Page, Page]:
     rows = [window(at(10, 10 * n), key=key, total=5) for n, key in enumerate((value, value, "b"))]
     index = held.gated(held.run(*rows, run_id=run_id)).validation.data_docs
     assert index is not None
-    return Page(Path(index)), Page(Path(index).with_name("per_10m.html"))
+    return Page(Path(index)), Page(Path(index).with_name("table-per_10m.html"))
 
 
 @pytest.mark.slow
@@ -78,7 +81,7 @@ def test_a_page_loads_nothing_and_its_policy_lets_nothing_run(tmp_path: Path) ->
         assert told.pop("style-src") == "'unsafe-inline'"
         assert set(told) == {"default-src", "base-uri", "form-action"}
         assert set(told.values()) == {"'none'"}
-        assert set(page.links) <= {"index.html", "per_10m.html"}
+        assert set(page.links) <= {"index.html", "table-per_10m.html"}
         assert not {"script", "img", "link", "iframe", "form"} & {one[0] for one in page.elements}
         assert not [one for one in page.elements if any(name.startswith("on") for name in one[1:])]
 
@@ -117,7 +120,18 @@ def test_each_expectation_has_a_page_where_it_is_met_or_not_and_where_no_row_is_
     assert len(told) == len(EXPECTED)
     index = gated.validation.data_docs
     assert index is not None
-    page = Page(Path(index).with_name("per_10m.html"))
+    page = Page(Path(index).with_name("table-per_10m.html"))
     assert page.text.count(f"where {where}: ") == (len(EXPECTED) if where else 0)
     for one in told:
         assert f"{one.check}: {one.observed}" in page.text
+
+
+def test_a_table_that_is_named_as_the_index_has_a_page_of_its_own(tmp_path: Path) -> None:
+    one = CheckVerdict(
+        table=None, check="of it", severity="fail", passed=True, observed="9", rows=1
+    )
+    judged = [TableExpectations(name, (one,), ()) for name in ("index", "other")]
+    index = write_docs(Held(tmp_path, []).place.warehouse, "run", at(12), judged, 30)
+    assert [Path(link).stem for link in Page(Path(index)).links] == ["table-index", "table-other"]
+    for link in Page(Path(index)).links:
+        assert Page(Path(index).with_name(link)).links == ["index.html"]

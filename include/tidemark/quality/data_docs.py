@@ -87,11 +87,16 @@ def write_docs(
     folder = places.docs_of(run_id)
     for table in judged:
         page = _page(places.pipeline, run_id, time, table)
-        write_bytes(f"{folder}/{table.name}.html", page.encode(), options)
+        write_bytes(f"{folder}/{_file(table.name)}", page.encode(), options)
     index = f"{folder}/index.html"
     write_bytes(index, _index(places.pipeline, run_id, judged).encode(), options)
     _prune(warehouse.file_at(places.data_docs), keep)
     return index
+
+
+def _file(table: str) -> str:
+    # A table may be named `index`.
+    return f"table-{table}.html"
 
 
 def _prune(docs: FilePlace, keep: int) -> None:
@@ -190,7 +195,7 @@ def _without_markup(value: Any, word: str) -> Any:
 def _index(pipeline: str, run_id: str, judged: Sequence[TableExpectations]) -> str:
     title = escape(f"{pipeline}, run {run_id}")
     lines = [
-        f'<li><a href="{quote(table.name)}.html">{escape(table.name)}</a>: '
+        f'<li><a href="{quote(_file(table.name))}">{escape(table.name)}</a>: '
         f"{sum(one.passed for one in table.verdicts)} of {len(table.verdicts)} expectations met"
         for table in judged
     ]
