@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import errno
 import pickle
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.kit.running import REPOSITORY
 from tests.kit.shipped import NAMES, copied_to
-from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.errors import PipelineInvalid, PipelineNotFound, SettingsInvalid
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.load import (
     find_pipeline,
@@ -98,6 +99,18 @@ def test_what_has_a_pipelines_ending_and_is_no_file_of_one_is_told_as_invalid(
 
 def test_a_folder_that_does_not_exist_holds_no_pipelines(tmp_path: Path) -> None:
     assert load_pipelines(tmp_path / "none") == ([], [])
+
+
+def test_a_folder_that_may_not_be_read_is_told_and_not_taken_for_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    told = rf"The pipelines' folder {tmp_path} cannot be read: Permission denied"
+    with pytest.raises(SettingsInvalid, match=told):
+        load_pipelines(tmp_path)
 
 
 # (what is replaced, by what, the field, line, column, a part of the message, the nearest name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,18 @@ def test_a_file_where_a_folder_should_be_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataDamaged, match=rf"{tmp_path}/ops is a file, and the table .*ops/runs"):
         TablePlace(f"{tmp_path}/ops/runs").open()
     assert TablePlace(f"{tmp_path}/none/runs").open() is None
+
+
+def test_a_table_that_may_not_be_looked_for_is_no_table_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    told = rf"The table {tmp_path}/runs could not be opened: Permission denied"
+    with pytest.raises(StorageUnavailable, match=told):
+        TablePlace(f"{tmp_path}/runs").open()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1xxxx"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.errors import PipelineInvalid, PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.expressions.sql import in_full
 from tidemark.pipeline.fold_rules import fold_code_of, with_fold_code
 from tidemark.pipeline.join_rules import FindPartner, NoPartner, joins_of
@@ -118,10 +118,15 @@ def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
 
 def pipeline_files(folder: Path) -> list[Path]:
     """The pipeline files of a folder (not of folders below), by name. What is named like one and is
-    none is among them, to be told as invalid: its pipeline is not to be gone without a word."""
-    if not folder.is_dir():
-        return []
-    found = (path for path in folder.iterdir() if _has_ending(path))
+    none is among them, to be told as invalid: its pipeline is not to be gone without a word.
+    SettingsInvalid where the folder may not be read."""
+    try:
+        found = [path for path in folder.iterdir() if _has_ending(path)] if folder.is_dir() else []
+    except OSError as error:
+        raise SettingsInvalid(
+            f"The pipelines' folder {folder} cannot be read: {error.strerror}. No pipeline "
+            "was read. Let this user read it, or name another one (`pipelines` in the settings)."
+        ) from error
     return sorted(path for path in found if not path.name.startswith("."))
 
 

@@ -80,12 +80,18 @@ def not_committed(uri: str, error: Exception, raced: str) -> TidemarkError:
 
 
 def check_no_file_in_the_way(uri: str) -> None:
-    """DataDamaged where a part of a local table's path is a file."""
+    """DataDamaged where a part of a local table's path is a file, StorageUnavailable where that may
+    not be looked at: delta-rs takes the table for one that is not there."""
     if not is_local(uri):
         return
     place = Path(local_path(uri))
     for one in (place, *place.parents):
-        if one.is_file():
+        try:
+            is_file = one.is_file()
+        except OSError as error:
+            told = f"The table {uri} could not be opened: {error.strerror}: {one}"
+            raise StorageUnavailable(told) from error
+        if is_file:
             raise DataDamaged(
                 f"{one} is a file, and the table {uri} should lie there. Nothing was written. "
                 "Move the file away: the next run makes the table anew."
