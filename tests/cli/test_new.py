@@ -542,6 +542,23 @@ def test_without_an_event_time_the_file_is_written_with_that_line_open(project: 
     assert pipeline.source.unique.by == "call_id"
 
 
+@pytest.mark.parametrize(
+    ("ids", "repeated"),
+    [([[1], [2], [1]], 1), ([1.5, 2.5, 3.5], 0), ([True, False, True], 1),
+     ([{"a": 1}, {"a": 2}, {"a": 2}], 1)],
+)  # fmt: skip
+def test_an_id_that_is_asked_for_may_be_of_any_type(
+    project: Path, ids: list[Any], repeated: int
+) -> None:
+    rows = [{"at": f"2026-07-01T10:00:0{n}Z", "ref": one} for n, one in enumerate(ids)]
+    ended = new(land(project, rows), "--unique-by", "ref")
+    assert ended.exit_code == 0, ended.output
+    text = text_of(project)
+    assert "Rows without one repeat nothing" not in text
+    told = f"0 rows lack it, {repeated} row{'s' * (repeated != 1)} have that of a different one"
+    assert (told in text) == bool(repeated)
+
+
 @pytest.mark.parametrize("end", ["\u2028", "\x85"])
 def test_the_name_of_a_field_ends_no_comment_of_the_file(project: Path, end: str) -> None:
     name = f"bbbbbbbbbb{end}  unknown_fields: ignore #"

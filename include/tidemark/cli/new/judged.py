@@ -75,4 +75,5 @@ def _repeated(pipeline: Pipeline, accepted: Sequence[pa.Table]) -> int:
     if unique is None:
         return 0
     ids = [one for rows in accepted for one in rows[unique.by].to_pylist() if one is not None]
-    return len(ids) - len(set(ids))
+    # A list or a struct has no hash.
+    return len(ids) - len(set(map(repr, ids)))

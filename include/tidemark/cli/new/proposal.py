@@ -94,11 +94,16 @@ def _different(sample: Sample) -> list[Row]:
 
 
 def _counted(column: SampleColumn, rows: Sequence[Row]) -> IdColumn:
-    """What is not of the column's type is rejected, and no id."""
+    """What is not of the column's type, where that is text or a whole number, is rejected, and no
+    id."""
     values = [row.get(column.source_name) for row in rows]
-    asked = str if column.type == "string" else int
-    ids = [one for one in values if isinstance(one, asked) and not isinstance(one, bool)]
-    return IdColumn(column, len(ids), len(values) - len(ids), len(ids) - len(set(ids)))
+    ids = [one for one in values if one is not None]
+    if column.type in ("string", *INTEGERS):
+        asked = str if column.type == "string" else int
+        ids = [one for one in ids if isinstance(one, asked) and not isinstance(one, bool)]
+    # A list or an object has no hash.
+    different = len(set(map(repr, ids)))
+    return IdColumn(column, len(ids), len(values) - len(ids), len(ids) - different)
 
 
 @dataclass(frozen=True)
