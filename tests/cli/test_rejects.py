@@ -118,6 +118,33 @@ def test_an_export_replaces_no_file_that_has_come_meanwhile(
     assert not [*tmp_path.glob("*.part")]
 
 
+@pytest.mark.parametrize("out", ["none/rejects.jsonl", "a" * 300])
+def test_a_file_that_cannot_be_written_is_told_in_a_sentence(
+    place: Place, tmp_path: Path, out: str
+) -> None:
+    refused = asked(place, "export", place.name, "--out", str(tmp_path / out))
+    assert refused.exit_code == 2
+    assert "cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_an_id_that_is_no_text_is_that_of_no_reject(place: Place) -> None:
+    """As an argument comes whose bytes are no UTF-8."""
+    unknown = asked(place, "show", place.name, "\udcff")
+    assert unknown.exit_code == 2
+    assert "has the id" in unknown.stderr
+
+
+@pytest.mark.parametrize("command", [("rejects", "list"), ("ledger", "show")])
+def test_no_more_lines_can_be_asked_for_than_can_be_counted(
+    place: Place, command: tuple[str, str]
+) -> None:
+    asked_for = [*command, place.name, "--last", "99999999999999999999"]
+    refused = CliRunner().invoke(app, asked_for, env=place.variables)
+    assert refused.exit_code == 2
+    assert "less than or equal to 1000000000" in refused.stderr
+
+
 @pytest.mark.parametrize("command", ["list", "export"])
 def test_a_reason_that_no_reject_has_is_refused_with_those_that_there_are(
     place: Place, command: str

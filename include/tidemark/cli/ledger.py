@@ -31,7 +31,9 @@ _TEXTS = ("kind", "table", "run", "account")
 def show_ledger(
     pipeline: PipelineName,
     settings: SettingsFile = None,
-    last: Annotated[int, typer.Option(metavar="N", min=1, help="The newest lines shown.")] = 20,
+    last: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000_000_000, help="The newest lines shown.")
+    ] = 20,
 ) -> None:
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
     from tidemark.ledger.report import read_ledger

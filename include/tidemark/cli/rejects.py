@@ -58,7 +58,9 @@ _NONE = "–"
 def list_rejects(
     pipeline: PipelineName,
     reason: Reason = None,
-    last: Annotated[int, typer.Option(metavar="N", min=0, help="The newest ones shown.")] = 20,
+    last: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="The newest ones shown.")
+    ] = 20,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
     settings: SettingsFile = None,
 ) -> None:
@@ -143,13 +145,19 @@ def export(
 
 def _write_new(out: Path, lines: Iterable[str]) -> int:
     """Write a file that is there as a whole or not at all; how many lines it has."""
-    if out.exists():
-        raise FileExistsError
     number = 0
     # Of a name of its own: somebody else may export to the same file.
     part = out.with_name(f"{out.name}.{token_hex(4)}.part")
     try:
-        with part.open("x", encoding="utf-8") as file:
+        # By itself: what reads the rejects may raise an OSError too.
+        part.touch(exist_ok=False)
+    except OSError as error:
+        told = f"{out} cannot be written: {error.strerror}. Name another file."
+        raise typer.BadParameter(told, param_hint="--out") from None
+    try:
+        if out.exists():
+            raise FileExistsError
+        with part.open("w", encoding="utf-8") as file:
             for line in lines:
                 file.write(f"{line}\n")
                 number += 1

@@ -90,7 +90,12 @@ def rejects_of_id(rejects: DeltaTable, reject: str) -> list[Reject]:
     rows = dataset_of(rejects)
     if "id" not in rows.schema.names:
         return []
-    found = rows.to_table(filter=ds.field("id") == reject).to_pylist()
+    try:
+        is_it = ds.field("id") == reject
+    except UnicodeEncodeError:
+        # Bytes of an argument that are no UTF-8, which no id has.
+        return []
+    found = rows.to_table(filter=is_it).to_pylist()
     return [_reject(row) for row in sorted(found, key=lambda row: row["_batch"])]
 
 
