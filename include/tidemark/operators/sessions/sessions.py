@@ -168,9 +168,15 @@ class GappedRows(BronzeRows):
             filter=(pc.field("window_end") >= first) & (pc.field("window_start") <= last),
         )
         overlapping = "SELECT g.* FROM gold g JOIN changed c ON"
+        keys = ", ".join(selected(held.schema, rows.keys))
         with duckdb_in_utc() as connection:
-            connection.register("gold", held)
-            connection.register("changed", changed)
+            # Outputs of a fold's episode start together: of all pairs of them one is asked for.
+            for name, table in (("gold", held), ("changed", changed)):
+                connection.register(f"all_{name}", table)
+                connection.execute(
+                    f"CREATE TEMP TABLE {name} AS SELECT {keys}, window_start, "
+                    f"max(window_end) AS window_end FROM all_{name} GROUP BY ALL"
+                )
             ways = [self.starts_in("g", "c"), self.starts_in("c", "g")]
             sql = " UNION ".join(f"{overlapping} {one}" for one in ways)
             before = arrow_of(connection.sql(sql))
