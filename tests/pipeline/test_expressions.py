@@ -425,6 +425,7 @@ def test_what_sqlglot_reads_and_spark_does_not_is_refused(
         *("case i when 1 then 2 when 3 then 4 end", "decode(i, 1, 'a', 'b')", "nvl2(s, i, l)"),
         *("s is not null", "s is null and isnotnull(s)", "b is not true", "if(b, 1, 2)"),
         *("i is not distinct from l", "cast(null as int) is null", "(b and b) is null"),
+        "case when b then i else if(b, 1, 2) end",
     ],
 )
 def test_what_has_all_of_its_words_is_read(text: str) -> None:

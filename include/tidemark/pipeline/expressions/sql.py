@@ -74,7 +74,8 @@ _NEEDED_WORDS: tuple[tuple[TokenType, Callable[[exp.Expr], bool], str], ...] = (
     ),
     (
         TokenType.THEN,
-        lambda node: isinstance(node, exp.If) and isinstance(node.parent, exp.Case),
+        # An `if` may be what CASE compares, or stand behind ELSE.
+        lambda node: isinstance(node.parent, exp.Case) and node.arg_key == "ifs",
         "has WHEN without THEN; write `case when x then 1 end`",
     ),
     (
