@@ -442,6 +442,24 @@ def test_a_set_back_that_was_accepted_and_undone_lets_nothing_be_read_twice(
     assert world.read(2) == [8]
 
 
+def test_a_set_back_that_was_undone_leaves_nothing_unread_that_was_only_planned(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = Path(shutil.copytree(world.uri, tmp_path / "older"))
+    world.append(6, 7)
+    (step,) = world.source.steps(world.ingest)
+    world.plan(1, step)
+    newest = Path(shutil.copytree(world.uri, tmp_path / "newest"))
+    set_back(world, older)
+    world.accept()
+    assert world.read(1) == []
+    world.commit(1)
+    set_back(world, newest)
+    assert world.lost() == []
+    assert read_on(world, 2) == [6, 7]
+
+
 def test_a_set_back_to_before_anything_was_read_passes_over_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, starting=2)
     world.append(0)

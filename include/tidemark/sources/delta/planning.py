@@ -100,8 +100,10 @@ def next_offset(
         for one in accepted
         if (one.reason, one.id, one.batch) == (SET_BACK, table.id, position.batch + 1)
     ]
+    was_read = not any(one.was_planned and one.batch == position.batch for one in accepted)
     # The table may be there again as it was read.
-    if set_back and (before.mark is None or table.mark(before.last) != before.mark):
+    is_back = was_read and before.mark is not None and table.mark(before.last) == before.mark
+    if set_back and not is_back:
         begin = min([begin, *set_back])
         return Offset(table.id, begin, max(begin, table.newest + 1))
     if before.stop is None:
