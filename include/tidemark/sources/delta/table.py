@@ -135,10 +135,19 @@ class SourceTable:
         """All files that the table held at a version, by their paths, and which of their rows were
         deleted. DataDamaged where the log does not tell any more; SourceRefused where it is not
         told of which file rows are deleted."""
+        from deltalake.exceptions import DeltaError
+
         table = self._at(number)
         hidden = {}
         if "deletionVectors" in (self.now.protocol().reader_features or ()):
-            for one in _records(table.deletion_vectors().read_all()):
+            try:
+                vectors = table.deletion_vectors().read_all()
+            except DeltaError as error:
+                raise SourceRefused(
+                    f"Which rows of {self.uri} are deleted (deletion vectors) at version {number} "
+                    f"cannot be read: {error}. Nothing was read, and nothing was changed."
+                ) from error
+            for one in _records(vectors):
                 kept = enumerate(one["selection_vector"])
                 hidden[unquote(one["filepath"])] = tuple(at for at, is_kept in kept if not is_kept)
         found = {}
