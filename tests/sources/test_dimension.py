@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -294,13 +295,30 @@ def test_times_of_spark_are_instants_of_any_year(tmp_path: Path, where: str) -> 
     assert found.to_pylist() == rows.select(["at", "id"]).to_pylist()
 
 
-def test_a_table_whose_columns_are_mapped_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("physical", [None, "col-1", "name"])
+def test_a_table_whose_columns_have_other_names_in_its_files_is_refused(
+    tmp_path: Path, physical: str | None
+) -> None:
+    """Where the mapping was set later, they have their own."""
     write_deltalake(str(tmp_path / "table"), TYPED)
     log = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
-    mapped = '"configuration":{"delta.columnMapping.mode":"name"}'
-    log.write_text(log.read_text().replace('"configuration":{}', mapped))
-    with pytest.raises(LookupBroken, match="has columns mapped by name, which are not read"):
-        _ = dimension(tmp_path / "table").version
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (metadata,) = (line["metaData"] for line in lines if "metaData" in line)
+    metadata["configuration"]["delta.columnMapping.mode"] = "name"
+    schema = json.loads(metadata["schemaString"])
+    for one in schema["fields"]:
+        inside = physical if one["name"] == "name" else one["name"]
+        one["metadata"] = {"delta.columnMapping.physicalName": inside} if inside else {}
+    metadata["schemaString"] = json.dumps(schema)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    asked = dimension(tmp_path / "table")
+    if physical == "name":
+        assert asked.version
+        found = asked.rows({"id": "long", "name": "string"}).to_pylist()
+        assert found == TYPED.select(["id", "name"]).to_pylist()
+        return
+    with pytest.raises(LookupBroken, match="its column `name` mapped by name, which is not read"):
+        _ = asked.version
 
 
 def test_a_table_whose_times_are_partitions_is_refused(tmp_path: Path) -> None:

@@ -92,14 +92,18 @@ class Dimension:
         except (DeltaError, OSError) as error:
             raise self._unavailable(error) from error
         metadata = table.metadata()
-        # delta-rs refuses it only where the protocol lists features.
-        if mode := mapped_by(metadata.configuration):
-            raise self.broken(
-                f"has columns mapped by {mode}, which are not read: name a copy without it"
-            )
-        named = {*self.lookup.on.values(), *self.lookup.columns} & {*metadata.partition_columns}
-        for one in table.schema().fields:
-            if one.name in named and one.type == PrimitiveType("timestamp"):
+        mode = mapped_by(metadata.configuration)
+        named = {*self.lookup.on.values(), *self.lookup.columns}
+        for one in (one for one in table.schema().fields if one.name in named):
+            # delta-rs refuses it only where the protocol lists features. Where the mapping was set
+            # later, columns of before are in the files by their own names.
+            if mode and one.metadata.get("delta.columnMapping.physicalName") != one.name:
+                raise self.broken(
+                    f"has its column `{one.name}` mapped by {mode}, which is not read: name a copy "
+                    "without it"
+                )
+            partitions = metadata.partition_columns
+            if one.name in partitions and one.type == PrimitiveType("timestamp"):
                 raise self.broken(
                     f"is partitioned by `{one.name}`, a timestamp, whose value in the log has no "
                     "zone of its own: name a copy that is not"
