@@ -534,6 +534,11 @@ class Excluding(BaseModel):
 
 
 @dataclass
+class Newest:
+    lowest: Sequence[Any] | None = ()
+
+
+@dataclass
 class Anything:
     lowest: Any = None
 
@@ -647,6 +652,8 @@ def test_what_json_loses_of_a_state_is_a_verdict(kind: type[Any], value: Any, sa
         (Colour, Light.RED),
         (Many, {"red"}),
         (ByName, {"red": 1}),
+        # What says Sequence is read as either.
+        (Newest, (1.0, 2.0)),
     ],
 )
 def test_what_comes_back_as_it_was_is_a_state(kind: type[Any], value: Any) -> None:

@@ -39,7 +39,7 @@ class States:
         read = self._adapter.validate_json(written)
         for name in _fields(state):
             before, after = getattr(state, name), getattr(read, name, _LACKING)
-            if not _same(before, after):
+            if not _same(_as_read(state, name), after):
                 raise InvalidState(_said(name, before, after))
         return written.decode(), read
 
@@ -103,6 +103,27 @@ def _fields(record: Any) -> Sequence[str]:
     return tuple(record.__dataclass_fields__)
 
 
+def _as_read(record: Any, name: str) -> Any:
+    """A field's value; a list of a tuple's where the field says Sequence, as it comes back then."""
+    value, kind = getattr(record, name), record.__class__
+    return [*value] if type(value) is tuple and name in _sequences(kind) else value
+
+
+@lru_cache(maxsize=16)
+def _sequences(kind: Any) -> frozenset[str]:
+    """Fields that say no more of their value than that it is a Sequence or a Collection."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except (AttributeError, NameError, TypeError):
+        return frozenset()
+    either = {Sequence, Collection}
+    return frozenset(
+        name
+        for name, hint in hints.items()
+        if either & {typing.get_origin(one) or one for one in (hint, *typing.get_args(hint))}
+    )
+
+
 def _same(one: Any, other: Any) -> bool:
     """Is a value what came back, for all that a class does with it? A list may have become the
     tuple that its field says; NaN is NaN."""
@@ -120,7 +141,7 @@ def _same(one: Any, other: Any) -> bool:
         came = {member: member for member in other}
         return one == other and _all_same(one, [came[member] for member in one])
     if _is_record(type(one)) and type(one) is type(other):
-        return all(_same(getattr(one, name), getattr(other, name)) for name in _fields(one))
+        return all(_same(_as_read(one, name), getattr(other, name)) for name in _fields(one))
     if isinstance(one, Enum) and type(one) is not type(other):
         return False
     if isinstance(one, datetime | time) and isinstance(other, datetime | time):
