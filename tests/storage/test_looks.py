@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from tests.storage.s3 import Requests, copy_to_store, make_bucket, s3_server
+from tidemark.storage import file_place
 from tidemark.storage.delta.place import TablePlace, own_handles, shared_handles
 from tidemark.storage.file_place import FilePlace, one_look
 from tidemark.storage.files import write_bytes
@@ -148,26 +149,44 @@ def test_that_a_table_has_not_changed_costs_one_request_and_nothing_in_a_look(
                 there.at_version(4)
 
 
-def test_a_file_that_looks_list_as_it_was_is_read_once_in_a_run(tmp_path: Path) -> None:
+def test_a_file_that_looks_list_as_it_was_is_read_once(tmp_path: Path) -> None:
     asked = Requests(tmp_path / "requests")
     with s3_server(requests=asked.file) as options:
         folder = FilePlace("s3://lake/f%20x", options)
         write_bytes(folder.below("a/1"), b"one", options)
         write_bytes(folder.below("a/2"), b"two", options)
         asked = asked.from_now()
-        with shared_handles():
-            for content in (b"one", b"one", b"uno"):
-                write_bytes(folder.below("a/1"), content, options)
-                with one_look():
-                    folder.files()
-                    assert folder.read("a/1") == content
-                    assert folder.read("a/1") == content
-                    assert folder.read("a/2") == b"two"
+        for content in (b"one", b"one", b"uno"):
+            write_bytes(folder.below("a/1"), content, options)
             with one_look():
+                folder.files()
+                assert folder.read("a/1") == content
+                assert folder.read("a/1") == content
                 assert folder.read("a/2") == b"two"
         with one_look():
-            folder.files()
-            assert folder.read("a/1") == b"uno"
+            assert folder.read("a/2") == b"two"
         kinds = asked.count()
-    # Two of `a/1`, one of `a/2`; without a listing; behind the run.
-    assert kinds["GET f x/a/"] == 2 + 1 + 1 + 1
+    # Two of `a/1`, one of `a/2`; one without a listing.
+    assert kinds["GET f x/a/"] == 2 + 1 + 1
+
+
+def test_no_more_than_some_megabytes_are_kept_of_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_place, "_LARGEST_KEPT", 6)
+    monkeypatch.setattr(file_place, "_MOST_KEPT", 10)
+    monkeypatch.setattr(file_place, "_KEPT", {})
+    asked = Requests(tmp_path / "requests")
+    sizes = {"a": 6, "b": 4, "large": 7, "c": 1}
+    with s3_server(requests=asked.file) as options:
+        folder = FilePlace("s3://lake/f", options)
+        for name, size in sizes.items():
+            write_bytes(folder.below(name), size * b"x", options)
+        asked = asked.from_now()
+        for name in [*sizes, "b", "c", "a", "large"]:
+            with one_look():
+                folder.files()
+                assert folder.read(name) == sizes[name] * b"x"
+        kinds = asked.count()
+    # `c` took the place of `a`.
+    assert kinds["GET f/"] == 4 + 2

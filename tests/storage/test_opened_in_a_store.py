@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -96,6 +97,41 @@ def test_it_tells_what_delta_rs_tells_and_reads_each_entry_once(
     write_deltalake(table, more, mode="append")
     assert facts(table) == facts(by_delta_rs(place))
     assert table.version() == expected["version"] + 1
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_table_that_is_opened_again_reads_those_files_of_its_log_that_are_new(
+    store: tuple[Requests, dict[str, str]], place: TablePlace, checkpointed: bool
+) -> None:
+    if checkpointed:
+        by_delta_rs(place).create_checkpoint()
+    facts(place.existing())
+    by_delta_rs(place).delete("n = 2")
+    # Damaged, and mended by another text of the same.
+    entry = f"{LOG}/{4:020}.json"
+    write_bytes(entry, read_bytes(entry, place.options) + b"\n", place.options)
+    asked = store[0].from_now()
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(lambda: facts(place.existing())).result()
+    assert told == facts(by_delta_rs(place))
+    # Its hint, a listing, and the new entry, beside the other one where no checkpoint holds it.
+    ours = 1 + 1 + 1 + (not checkpointed)
+    asked, found = asked.from_now(), asked.count()
+    facts(by_delta_rs(place))
+    assert of_log(found) == ours + of_log(asked.count())
+
+
+def test_a_small_file_of_a_table_that_was_written_is_read_with_one_request(
+    store: tuple[Requests, dict[str, str]], place: TablePlace
+) -> None:
+    table = place.existing()
+    more = pa.table({"n": [9], "day": ["2"], "x": [0.5]})
+    write_deltalake(table, more, mode="append")
+    asked = store[0].from_now()
+    rows = dataset_of(table).to_table()
+    found = asked.count()
+    assert rows.num_rows == dataset_of(by_delta_rs(place)).count_rows()
+    assert found["GET t x/day=2/"] == sum("day=2/" in file for file in table.file_uris())
 
 
 def test_a_commit_on_the_version_that_was_read_excludes_another(place: TablePlace) -> None:

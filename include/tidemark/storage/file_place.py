@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.files import FileFacts, list_files, list_folder, read_bytes, remove_files
+from tidemark.storage.files import (
+    FileFacts,
+    list_files,
+    list_folder,
+    read_bytes,
+    read_tagged,
+    remove_files,
+)
 
 Fence = Callable[[], None]
 # So many files take some milliseconds on a disk, and seconds on object storage.
 _BETWEEN_FENCES = 100
 Told = TypeVar("Told")
-# Larger files are not kept for a further look.
-_MOST_KEPT = 1024**2
-_KEPT: ContextVar[dict[str, tuple[str, bytes]] | None] = ContextVar("kept", default=None)
+# What was read of stores, by place and options, with the entity tag that was told with it: what has
+# the same tag is the same, whenever and by whichever thread it is asked for. No larger files than
+# this one, so many bytes in all, and the oldest go first.
+_LARGEST_KEPT, _MOST_KEPT = 1024**2, 16 * 1024**2
+_KEPT: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, bytes]] = {}
+_KEEPING = Lock()
 _LOOK: ContextVar[dict[tuple[str, str], Any] | None] = ContextVar("look", default=None)
 
 
@@ -53,12 +64,6 @@ def one_look() -> Iterator[None]:
         return
     with having(_LOOK, {}):
         yield
-
-
-def kept_contents() -> AbstractContextManager[None]:
-    """Within it a file that a look has read is not read again by another one that has listed it
-    with the same entity tag."""
-    return having(_KEPT, {})
 
 
 def asked_once(what: str, uri: str, ask: Callable[[], Told]) -> Told:
@@ -98,14 +103,22 @@ def _names_listed(folder: str) -> dict[str, bool] | None:
     return names or None
 
 
-def _content(folder: FilePlace, place: str) -> bytes:
-    kept, listed = _KEPT.get(), (_LOOK.get() or {}).get(("files", folder.uri), {}).get(place)
-    if kept is None or listed is None or not listed.e_tag or listed.size > _MOST_KEPT:
-        return read_bytes(place, folder.options)
-    # What is read behind the listing may be newer than its tag, and is read again by the next look.
-    if kept.get(place, ("",))[0] != listed.e_tag:
-        kept[place] = listed.e_tag, read_bytes(place, folder.options)
-    return kept[place][1]
+def _content(place: str, options: Mapping[str, str], listed: FileFacts | None) -> bytes:
+    """A file's content; one that was listed, and was read with the same tag, is not read again."""
+    if is_local(place):
+        return read_bytes(place, options)
+    asked = place, frozenset(options.items())
+    tag, content = _KEPT.get(asked, (None, b""))
+    if tag is not None and listed is not None and tag == listed.e_tag:
+        return content
+    content, tag = read_tagged(place, options)
+    with _KEEPING:
+        _KEPT.pop(asked, None)
+        if tag is not None and len(content) <= _LARGEST_KEPT:
+            _KEPT[asked] = tag, content
+        while sum(len(one) for _, one in _KEPT.values()) > _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+    return content
 
 
 @dataclass(frozen=True)
@@ -148,10 +161,12 @@ class FilePlace:
             (one for one in names if os.path.realpath(f"{base}/{one}") != f"{base}/{one}"), None
         )
 
-    def read(self, name: str) -> bytes:
-        """All of a file of this folder; FileMissing where there is none."""
+    def read(self, name: str, listed: FileFacts | None = None) -> bytes:
+        """All of a file of this folder, of which a listing may just have told this; FileMissing
+        where there is none."""
         place = self.below(name)
-        return asked_once("content", place, lambda: _content(self, place))
+        known = listed or (_LOOK.get() or {}).get(("files", self.uri), {}).get(place)
+        return asked_once("content", place, lambda: _content(place, self.options, known))
 
     def names(self) -> dict[str, bool]:
         """What `list_folder` says of this folder."""

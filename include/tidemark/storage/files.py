@@ -74,9 +74,16 @@ class FileFacts:
 
 def read_bytes(uri: str, options: Options) -> bytes:
     """All of a file; FileMissing when there is none."""
+    return read_tagged(uri, options)[0]
+
+
+def read_tagged(uri: str, options: Options) -> tuple[bytes, str | None]:
+    """All of a file, and its entity tag, None where the store tells none; FileMissing when there is
+    no file."""
     store, path = _located(uri, options)
     with _naming(uri, "read"):
-        return bytes(obstore.get(store, path).bytes())
+        found = obstore.get(store, path)
+        return bytes(found.bytes()), found.meta.get("e_tag")
 
 
 def read_chunks(uri: str, options: Options) -> Iterator[bytes]:
@@ -200,13 +207,14 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
 
 
-def names_behind(uri: str, name: str, options: Options) -> set[str]:
-    """The files of a folder whose names sort behind a name, those of its folders too: one request,
-    if they are few."""
+def files_behind(uri: str, name: str, options: Options) -> dict[str, FileFacts]:
+    """The files of a folder whose names sort behind a name, those of its folders too, by their
+    names from the folder on: one request, if they are few."""
     store, path = _located(uri, options)
     with _naming(uri, "listed"):
-        found = obstore.list(store, path, offset=f"{path}/{name}")
-        return {str(meta["path"]).removeprefix(f"{path}/") for batch in found for meta in batch}
+        pages = obstore.list(store, path, offset=f"{path}/{name}")
+        found = [meta for page in pages for meta in page]
+    return {str(meta["path"]).removeprefix(f"{path}/"): _facts(meta) for meta in found}
 
 
 def list_folder(uri: str, options: Options) -> dict[str, bool]:

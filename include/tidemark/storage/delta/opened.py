@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +33,7 @@ from tidemark.errors import DataDamaged, TableLost
 from tidemark.pipeline.settings.storage_options import delta_options, is_local
 from tidemark.storage.delta.damage import LOG, is_entry, not_opened
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileMissing, at_once, is_there, names_behind
+from tidemark.storage.files import FileFacts, FileMissing, at_once, files_behind, is_there
 from tidemark.storage.json_text import json_value
 
 # A checkpoint is read whole, and so many entries behind it, or delta-rs is asked.
@@ -130,15 +131,13 @@ class OpenedTable(DeltaTable):
         return DeltaTable.get_add_actions(self._files_told() or self, flatten)
 
     def to_pyarrow_dataset(self, *arguments: Any, **named: Any) -> Any:
-        copied = self._files_told()
-        if copied is None:
-            return super().to_pyarrow_dataset(*arguments, **named)
-        files = pa.table(copied.get_add_actions()).select(["path", "size_bytes"])
-        sizes = {one["path"]: one["size_bytes"] for one in files.to_pylist()}
-        handler: Any = _Files(self._place, self._storage_options, sizes, self._kept)
-        return copied.to_pyarrow_dataset(
-            *arguments, **{**named, "filesystem": PyFileSystem(handler)}
-        )
+        table = self._files_told() or self
+        if not is_local(self._place.uri):
+            files = pa.table(table.get_add_actions()).select(["path", "size_bytes"])
+            sizes = {one["path"]: one["size_bytes"] for one in files.to_pylist()}
+            handler: Any = _Files(self._place, self._storage_options, sizes, self._kept)
+            named = {**named, "filesystem": PyFileSystem(handler)}
+        return DeltaTable.to_pyarrow_dataset(table, *arguments, **named)
 
     def _files_told(self) -> DeltaTable | None:
         """A copy of the log, opened on this machine; None where the table itself is opened."""
@@ -162,8 +161,8 @@ class OpenedTable(DeltaTable):
         if is_local(log):
             # Delta-rs opens it in a millisecond.
             raise _Untold
-        base, files = self._checkpoint()
-        found = names_behind(log, f"{max(base, 0):020}", options)
+        base, files = self._hint()
+        found = files_behind(log, f"{max(base, 0):020}", options)
         if base < 0 and not found:
             raise TableNotFoundError(f"{log} has no file")
         if any(_is_odd(name) for name in found):
@@ -174,9 +173,13 @@ class OpenedTable(DeltaTable):
         behind = range(base + 1, version + 1)
         if len(behind) > _MOST_ENTRIES or whole != ({base} if base >= 0 else set()):
             raise _Untold
-        noted, actions = _of_checkpoint(files[_checkpoint_name(base)]) if base >= 0 else ({}, {})
+        noted, actions = dict[str, int](), dict[str, Any]()
+        if base >= 0:
+            name = _checkpoint_name(base)
+            files[name] = self._place.read(f"{LOG}/{name}", found[name])
+            noted, actions = _of_checkpoint(files[name])
         self._contents = {}
-        self._read(behind)
+        self._read(behind, found)
         for number in behind:
             entry, name = self._entries[number], _entry_name(number)
             noted, actions = {**noted, **entry.noted}, {**actions, **entry.of_table}
@@ -201,7 +204,7 @@ class OpenedTable(DeltaTable):
             return is_there(f"{log}/{this}", options) and not is_there(
                 f"{log}/{following}", options
             )
-        found = names_behind(log, f"{newest:020}", options)
+        found = files_behind(log, f"{newest:020}", options)
         return {name for name in found if _ENTRY.fullmatch(name)} == {this}
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -243,8 +246,10 @@ class OpenedTable(DeltaTable):
             raise _Untold
         noted, base = self._noted, self._noted_at
         if not 0 <= base < version:
-            base, files = self._checkpoint()
-            noted = _of_checkpoint(files[_checkpoint_name(base)], ["txn"])[0] if base >= 0 else {}
+            (base, _), noted = self._hint(), {}
+            if base >= 0:
+                content = self._place.read(f"{LOG}/{_checkpoint_name(base)}")
+                noted = _of_checkpoint(content, ["txn"])[0]
         if not base <= version <= base + _MOST_ENTRIES:
             raise _Untold
         self._read(range(base + 1, version + 1))
@@ -255,16 +260,16 @@ class OpenedTable(DeltaTable):
             noted = {**noted, **entry.noted}
         self._noted, self._noted_at = noted, version
 
-    def _read(self, numbers: Iterable[int]) -> None:
+    def _read(self, numbers: Iterable[int], listed: Mapping[str, FileFacts] | None = None) -> None:
         """One that is gone is left out: those below a checkpoint may be."""
         lacking = [one for one in numbers if one not in self._entries]
-        told = at_once(self._entry, lacking, self._place.uri)
+        told = at_once(partial(self._entry, listed or {}), lacking, self._place.uri)
         self._entries |= {number: one for number, one in told.items() if one is not None}
 
-    def _entry(self, number: int) -> _Entry | None:
+    def _entry(self, listed: Mapping[str, FileFacts], number: int) -> _Entry | None:
         name = f"{LOG}/{_entry_name(number)}"
         try:
-            content = self._place.read(name)
+            content = self._place.read(name, listed.get(_entry_name(number)))
             if self._log is None and self._opened is None:
                 self._contents[_entry_name(number)] = content
             return _Entry.of(content)
@@ -276,8 +281,9 @@ class OpenedTable(DeltaTable):
                 "it. Starting again does not help: restore the file from a backup."
             ) from error
 
-    def _checkpoint(self) -> tuple[int, dict[str, bytes]]:
-        """The version of the log's last checkpoint, -1 where there is none, and its files."""
+    def _hint(self) -> tuple[int, dict[str, bytes]]:
+        """The version of the log's last checkpoint, and the file that tells it; -1 where there is
+        none."""
         try:
             hint = self._place.read(f"{LOG}/{_HINT}")
         except FileMissing:
@@ -285,8 +291,7 @@ class OpenedTable(DeltaTable):
         told = json_value(hint)
         if told.get("parts") or told.get("v2Checkpoint") or told["sizeInBytes"] > _MOST_BYTES:
             raise _Untold
-        name = _checkpoint_name(int(told["version"]))
-        return int(told["version"]), {_HINT: hint, name: self._place.read(f"{LOG}/{name}")}
+        return int(told["version"]), {_HINT: hint}
 
 
 class _Files(DeltaStorageHandler):

@@ -14,15 +14,14 @@ from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.storage.delta.damage import check_newest_entries, check_no_file_in_the_way, not_opened
 from tidemark.storage.delta.opened import OpenedTable
-from tidemark.storage.file_place import FilePlace, asked_once, having, kept_contents, look_again
+from tidemark.storage.file_place import FilePlace, asked_once, having, look_again
 
 _HANDLES: ContextVar[dict[str, OpenedTable] | None] = ContextVar("handles", default=None)
 
 
 @contextmanager
 def shared_handles() -> Iterator[None]:
-    """Within it a table that was opened is not read again as long as it has no newer version, nor a
-    file that looks list as it was.
+    """Within it a table that was opened is not read again as long as it has no newer version.
 
     For the steps of one run: nothing is kept behind it. A handle that its holder moves, by a commit
     or an update, moves for all that hold it. Another thread opens its own.
@@ -30,7 +29,7 @@ def shared_handles() -> Iterator[None]:
     if _HANDLES.get() is not None:
         yield
         return
-    with having(_HANDLES, {}), kept_contents():
+    with having(_HANDLES, {}):
         yield
 
 
