@@ -507,8 +507,10 @@ class Campaign:
 
         if not self._do("rewind", label, do, refused=refused, may=may, is_done=is_done):
             return False
-        known = self.rewinds.keys()
-        rows = self.place.table(self.place.places.upkeep).to_pylist()
+        known, upkeep = self.rewinds.keys(), self.place.places.upkeep
+        # One that took nothing back, and was ended before it began, has left no record.
+        has_record = DeltaTable.is_deltatable(upkeep)
+        rows = self.place.table(upkeep).to_pylist() if has_record else []
         new = [row["rewind"]["id"] for row in rows
                if row["kind"] == "rewind" and row["rewind"]["id"] not in known]  # fmt: skip
         for one in new:
