@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.late_model import EPOCH, MILLISECOND, starts_of
+from tests.kit.running import Place, clicks
 from tidemark.operators.windows.counts import newest_window_end_ms
 from tidemark.pipeline.model import Window
-from tidemark.runs.repair_facts import seal_frontier_ms
+from tidemark.runs.repair_facts import seal_frontier_ms, seal_ms
+from tidemark.runs.run import Outcome
+from tidemark.storage.delta.notes import IngestNote, as_metadata
+from tidemark.storage.delta.rows import Rows
 
 MINUTE = timedelta(minutes=1)
 IDLE, DELAY = 30 * MINUTE, 10 * MINUTE
@@ -82,6 +86,35 @@ def bronze(folder: Path, *times: datetime) -> DeltaTable:
     values = pa.Table.from_pylist(rows, SCHEMA)
     write_deltalake(str(folder), values, mode="append", partition_by=["_event_date"])
     return DeltaTable(str(folder))
+
+
+def ingested(place: Place, table: str, batch: int, scheduled_ms: int) -> None:
+    """A row of 10:50 in bronze or rejects, by a run that stood for this time."""
+    note = IngestNote(
+        query="q", batch=batch, rows=Rows(read=1, accepted=1), scheduled_ms=scheduled_ms
+    )
+    at = DAY.replace(hour=10, minute=50)
+    rows = pa.Table.from_pylist([{"at": at, "_event_date": at.date()}], SCHEMA)
+    written = CommitProperties(custom_metadata=as_metadata(note))
+    uri = place.places.bronze if table == "bronze" else place.places.rejects
+    write_deltalake(
+        uri, rows, mode="append", partition_by=["_event_date"], commit_properties=written
+    )
+
+
+@pytest.mark.parametrize("tables", [("bronze", "rejects"), ("rejects", "bronze")])
+def test_a_source_is_idle_since_its_newest_batch_though_one_before_stands_for_a_later_time(
+    tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    idle = {"delay": "10 minutes", "seal_after_idle": "30 minutes"}
+    place = Place(tmp_path, clicks(watermark=idle))
+    place.windows()
+    year = millis(0) + timedelta(days=365) // MILLISECOND
+    for batch, (table, scheduled_ms) in enumerate(zip(tables, (year, millis(11)), strict=True)):
+        ingested(place, table, batch, scheduled_ms)
+    idle_at = [DAY.replace(hour=11, minute=minute) for minute in (29, 30)]
+    sealed = [seal_ms(place.run("run", now).table("per_10m"), Outcome()) for now in idle_at]
+    assert sealed == [0, millis(10, 50)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.other_inputs import other_places, others_published, position
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.run import Outcome, TableRun
-from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
+from tidemark.storage.delta.commits import close_frontiers, last_ingest
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -47,16 +47,18 @@ def seal_ms(table: TableRun, outcome: Outcome) -> int:
     idle = run.pipeline.watermark.seal_after_idle
     if idle is None or outcome.rows.judged:
         return 0
-    others = other_places(operator, run.warehouse).values()
-    places = (run.warehouse.bronze, run.warehouse.rejects, *others)
-    tables = [place.existing() for place in places]
-    ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
+    places = other_places(operator, run.warehouse).values()
+    bronze, rejects = run.warehouse.bronze.existing(), run.warehouse.rejects.existing()
+    own = [last for table in (bronze, rejects) if (last := last_ingest(table)) is not None]
+    others = [last for place in places if (last := last_ingest(place.existing())) is not None]
+    # A run before the newest batch may have stood for a later time, as by a slip of the year.
+    ingested = (scheduled_ms for _, scheduled_ms in (*sorted(own)[-1:], *others))
     return seal_frontier_ms(
         run.scheduled_ms,
         max(ingested, default=None),
         idle,
         operator.traits.seal_delay(run.pipeline.watermark.delay),
-        operator.rows_in(tables[0]).newest_end_ms(),
+        operator.rows_in(bronze).newest_end_ms(),
     )
 
 

@@ -86,8 +86,9 @@ def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int,
     return found
 
 
-def last_ingest_ms(table: DeltaTable) -> int | None:
-    """The scheduled time of the run that last appended to bronze or rejects, in milliseconds.
+def last_ingest(table: DeltaTable) -> tuple[int, int] | None:
+    """The batch that last appended to bronze or rejects, and the scheduled time of its run, in
+    milliseconds.
 
     None where the log knows of none: nothing was ever appended, or longer ago than the log goes.
     """
@@ -95,7 +96,7 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
         for found in _of_ingest(commit):
             # Records of other pipelines bring no row.
             if found.rows.judged or not found.rows.read:
-                return found.scheduled_ms
+                return found.batch, found.scheduled_ms
     return None
 
 
