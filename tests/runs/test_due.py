@@ -6,7 +6,9 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at
@@ -88,6 +90,20 @@ def test_one_whose_runs_cannot_be_read_is_due(hourly: Place) -> None:
     shutil.rmtree(log)
     log.mkdir()
     (log / "00000000000000000000.json").write_text("no JSON")
+    assert due(hourly, at(13, 30))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut off", "gone", "other columns"])
+def test_one_whose_runs_are_in_a_broken_file_is_due(hourly: Place, damage: str) -> None:
+    ended(hourly, began=at(13))
+    (file,) = Path(hourly.places.runs).glob("*.parquet")
+    if damage == "gone":
+        file.unlink()
+    elif damage == "other columns":
+        shutil.rmtree(hourly.places.runs)
+        write_deltalake(hourly.places.runs, pa.table({"other": [1]}))
+    else:
+        file.write_bytes(b"" if damage == "empty" else file.read_bytes()[:-100])
     assert due(hourly, at(13, 30))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tidemark.errors import TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.schedules import last_time
 from tidemark.pipeline.settings.settings import Settings
@@ -28,7 +27,7 @@ def is_due(pipeline: Pipeline, settings: Settings, now: datetime, clock: datetim
         table = Warehouse.of(pipeline.name, settings).runs.open()
         # A rewind reads nothing, so it puts no run off.
         newest = recent_runs(table, pipeline.name, 1, (REWIND,), clock)
-    except TidemarkError:
+    except Exception:  # noqa: BLE001  whatever it is, the run says it
         return True
     # What is known of an interrupted run is when it began.
     stood_for = [run.scheduled_at or run.started_at for run in newest]
