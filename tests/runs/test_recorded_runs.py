@@ -215,6 +215,24 @@ def test_a_run_whose_publish_step_was_killed_is_interrupted_and_keeps_what_it_co
     assert rows(place.places.runs, "outcome") == [("succeeded",)]
 
 
+@pytest.mark.parametrize("step", ["validate", "publish"])
+def test_a_failed_run_that_published_behind_its_row_is_interrupted_unless_its_publish_failed(
+    place: Place, step: str
+) -> None:
+    failed = RESULT.model_copy(update={"seconds": {"session": 3.5, step: 0.5}})
+    record_run(place.warehouse.runs, failed)
+    publish(place, RESULT.run_id, STARTED)
+    interrupted(place)
+    version = DeltaTable(place.places.runs).version()
+    interrupted(place)
+    assert DeltaTable(place.places.runs).version() == version
+    (shown,) = recent_runs(DeltaTable(place.places.runs), place.name, 1)
+    assert (shown.counted, shown.read, shown.windows_published) == (True, 5, 1)
+    told = ("failed", "RunFailed", "Größe „x“")
+    expected = told if step == "publish" else ("interrupted", None, None)
+    assert (shown.outcome, shown.error_class, shown.error) == expected
+
+
 def test_a_run_that_was_killed_while_it_published_is_none_to_go_back_to(place: Place) -> None:
     bronze(place, at(10))
     versions = {"bronze": 0, "rejects": 0}

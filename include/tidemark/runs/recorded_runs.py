@@ -112,7 +112,8 @@ def try_to_record_run(
 )
 def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Write the row of the run that published last, where it was killed before it could: what is
-    known of it is what its row of outcome `held` tells, if it has one, and what gold does."""
+    known of it is what its row of outcome `held` or `failed` tells, if it has one, and what gold
+    does."""
     published = _last_publishes(pipeline, warehouse)
     if not published:
         return
@@ -134,7 +135,9 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
     }
     table = _table_of(warehouse.runs)
     there = _there(table, row)
-    if there is None or there["outcome"] == HELD:
+    # Only a run of the stream can be published behind its row.
+    held = (HELD, FAILED) if last.trigger is None else (HELD,)
+    if there is None or (there["outcome"] in held and not _tells(there, tables)):
         _write(table, _interrupted(row, there), there)
 
 
@@ -184,13 +187,23 @@ def one_row_of_each(rows: pa.Table) -> pa.Table:
 
 
 def _interrupted(row: Mapping[str, Any], there: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """An interrupted run's row, with what its held one knew."""
-    if there is None or there["outcome"] != HELD:
+    """An interrupted run's row, with what its held or failed one knew. One that failed while it
+    published stays failed, also where gold got its tables."""
+    if there is None or there["outcome"] not in (HELD, FAILED):
         return row
     tables = {table["table"]: table for table in there["tables"] or ()}
     for table in row["tables"]:
         tables[table["table"]] = _over(tables.get(table["table"], {}), table)
-    return _over(there, row) | {"tables": list(tables.values())}
+    merged = _over(there, row) | {"tables": list(tables.values())}
+    if there["outcome"] == FAILED and "publish" in dict(there.get("seconds") or ()):
+        return merged | {"outcome": FAILED}
+    return merged | {"error_class": None, "error": None}
+
+
+def _tells(row: Mapping[str, Any], published: Iterable[Mapping[str, Any]]) -> bool:
+    """Does a run's row say of these tables that they are published?"""
+    told = {one["table"] for one in row["tables"] or () if one["gold_version"] is not None}
+    return told >= {one["table"] for one in published}
 
 
 def _over(known: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
