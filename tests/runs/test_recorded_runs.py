@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.kit.running import Place, query
-from tests.kit.windows import at, window
+from tests.kit.running import Place, clicks, query
+from tests.kit.windows import Windows, at, window
 from tests.runs.pipelines import bronze
 from tests.runs.test_result import RESULT, TABLE
 from tidemark.gold.pins import Late
@@ -255,6 +255,22 @@ def test_a_second_try_that_was_killed_is_told_apart_from_the_first(place: Place)
         ("failed", False),
         ("interrupted", True),
     ]
+
+
+def test_a_try_that_was_killed_tells_only_the_tables_that_it_published_itself(
+    tmp_path: Path,
+) -> None:
+    table = clicks()["tables"]["per_10m"]
+    place = Place(tmp_path, clicks(tables={"a": table, "b": table}))
+    later = STARTED + timedelta(minutes=5)
+    for name, started in (("a", STARTED), ("b", later)):
+        windows = Windows(Path(place.places.gold(name)).parent)
+        windows.change(window(at(10), key=name, total=1))
+        windows.publish(windows.pin(None), "killed", began=started)
+        interrupted(place)
+    found = DeltaTable(place.places.runs).to_pyarrow_table().to_pylist()
+    tables = {row["started_at"]: [one["table"] for one in row["tables"]] for row in found}
+    assert tables == {STARTED: ["a"], later: ["b"]}
 
 
 def test_commits_of_maintenance_do_not_hide_the_publish(place: Place) -> None:

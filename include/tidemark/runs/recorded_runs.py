@@ -122,7 +122,7 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
         # Of 0 nobody can tell whether the act that committed it counts windows.
         {"table": name, "gold_version": version, "windows_published": note.windows or None}
         for name, (version, note) in published.items()
-        if note.run == last.run
+        if (note.run, note.started_at) == (last.run, last.started_at)
     ]
     row = {
         "pipeline": pipeline.name,
