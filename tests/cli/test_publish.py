@@ -14,7 +14,7 @@ from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
 from tests.runs.pipelines import begun
 from tidemark.cli.main import app
-from tidemark.errors import LedgerUnbalanced, StorageUnavailable
+from tidemark.errors import LeaseHeld, LedgerUnbalanced, StorageUnavailable
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import RunError, read_result
 
@@ -67,6 +67,15 @@ def test_sparks_logs_beside_the_results_do_not_hide_a_held_run(held: Held) -> No
     for number in range(40):
         log = Path(held.place.places.result(f"other-{number}")).with_suffix(".spark.log")
         log.write_text("WARN")
+    ran = tidemark(held, "publish", "clicks")
+    assert "clicks, run one: succeeded and published" in ran.stdout, ran.stderr
+
+
+def test_any_number_of_runs_that_came_to_nothing_hides_no_held_run(held: Held) -> None:
+    held.run(window(at(10), key="a", total=1), run_id="one", began=at(11))
+    failed = {"outcome": "failed", "error": RunError.of(LeaseHeld("busy")), "tables": {}}
+    for number in range(40):
+        held.run(run_id=f"later-{number}", began=at(12, number), told=failed)
     ran = tidemark(held, "publish", "clicks")
     assert "clicks, run one: succeeded and published" in ran.stdout, ran.stderr
 

@@ -15,7 +15,8 @@ from tidemark.runs.wall_clock import TOLERATED
 from tidemark.storage.files import list_files, list_folder
 from tidemark.storage.result_file import read_result
 
-# Files of backfills and audits lie among them, and one for each try.
+# Files of backfills and audits lie among them, and one for each try. More where none of these came
+# as far as its pins.
 _LOOKED_AT = 30
 
 
@@ -50,10 +51,14 @@ def _pinned(folder: str, settings: Settings) -> Iterator[tuple[str, RunResult]]:
     # Spark's logs lie beside them.
     results = [place for place in files if place.endswith(".json")]
     newest = sorted(results, key=lambda place: files[place].modified, reverse=True)
-    for place in newest[:_LOOKED_AT]:
+    is_found = False
+    for number, place in enumerate(newest):
+        if is_found and number >= _LOOKED_AT:
+            break
         with suppress(ResultUnreadable):
             result = read_result(RunResult, place, settings.storage_options)
             if result.tables:
+                is_found = True
                 yield place, result
 
 
