@@ -14,7 +14,7 @@ from tests.kit.running import Place, clicks
 from tests.kit.windows import at
 from tests.runs.pipelines import ended
 from tidemark.errors import LeaseHeld, RunFailed
-from tidemark.pipeline.schedules import PRESETS, last_time
+from tidemark.pipeline.schedules import PRESETS, last_but_one_time, last_time
 from tidemark.runs.due import is_due
 
 
@@ -134,3 +134,17 @@ def test_a_time_that_a_part_of_a_second_is_missing_to_is_still_to_come() -> None
 def test_every_preset_that_a_file_may_say_has_a_last_time() -> None:
     now = datetime(2026, 8, 20, 10, 15, tzinfo=UTC)
     assert all(last_time(preset, now) for preset in PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("@monthly", datetime(2026, 7, 1, tzinfo=UTC)),
+        ("@quarterly", datetime(2026, 4, 1, tzinfo=UTC)),
+        ("0 6 * * 1-5", datetime(2026, 8, 19, 6, tzinfo=UTC)),
+    ],
+)
+def test_the_last_but_one_time_of_a_schedule_is_the_one_before(
+    schedule: str, expected: datetime
+) -> None:
+    assert last_but_one_time(schedule, datetime(2026, 8, 20, 10, 15, tzinfo=UTC)) == expected

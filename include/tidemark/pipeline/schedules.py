@@ -47,12 +47,12 @@ def last_but_one_time(schedule: str, now: datetime) -> datetime | None:
     """The time before the last one that a schedule names, both before `now`; in UTC.
 
     A run that began after it is not overdue, though the last one's may not have begun yet. None
-    for a preset that croniter does not know.
+    for what croniter does not know, as another version may have recorded it.
     """
     from croniter import CroniterError, croniter
 
     try:
-        times = croniter(schedule, now)
+        times = croniter(_AS_CRON.get(schedule, schedule), now)
         times.get_prev(datetime)
         before: datetime = times.get_prev(datetime)
     except CroniterError:
