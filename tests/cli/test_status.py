@@ -196,6 +196,7 @@ def test_what_the_source_has_come_to_is_told_with_the_line_that_makes_a_column(
     fields = (
         NewField("coupon", 0.34, since, "string"),
         NewField("Amount (EUR)", 0.2, since, "double"),
+        NewField("Order no", 0.2, since, "decimal(38,0)"),
         NewField("items", 0.1, since, None),
     )
     wrong = (WrongColumn("amount", 0.482, "amount should be long, found 12.5"),)
@@ -205,9 +206,10 @@ def test_what_the_source_has_come_to_is_told_with_the_line_that_makes_a_column(
         == """ that no column takes, kept in _extra:
 
 field         of the rows  since                 below source.columns
-───────────────────────────────────────────────────────────────────────────────────────────
+────────────────────────────────────────────────────────────────────────────────────────────────
 coupon              34.0%  2026-07-01T12:00:00Z  coupon: string
 Amount (EUR)        20.0%  2026-07-01T12:00:00Z  …: {field: ["Amount (EUR)"], type: double}
+Order no            20.0%  2026-07-01T12:00:00Z  …: {field: ["Order no"], type: "decimal(38,0)"}
 items               10.0%  2026-07-01T12:00:00Z  several kinds, or no values
 
 Columns whose values are of another type, so that rows are rejected:

@@ -65,6 +65,19 @@ def test_fields_that_no_column_takes_are_told_with_their_types(place: Place) -> 
     )
 
 
+def test_whole_numbers_that_no_long_holds_are_told_with_a_type_that_does(place: Place) -> None:
+    long, big = 2**63, 123456789012345678901234567890
+    edges = {"id": long - 1, "past": long, "below": -long - 1, "big": big, "text": f"{big}"}
+    batch(place, 0, [edges | {"mixed": big, "huge": 10**38}])
+    batch(place, 1, [{"id": -long, "past": 1, "below": 1, "big": -big, "mixed": 0.5}])
+    assert {one.name: one.type for one in source_drift(place.warehouse).fields} == {
+        "id": "long",
+        **dict.fromkeys(("past", "below", "big"), "decimal(38,0)"),
+        "text": "string",
+        **dict.fromkeys(("mixed", "huge"), None),
+    }
+
+
 def test_columns_of_another_type_are_told_from_a_hundredth_of_the_rows_on(place: Place) -> None:
     details = [f"amount should be long, found {n}.5" for n in range(5)]
     label = "user (field `a.b should be c`)"

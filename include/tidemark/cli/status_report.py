@@ -106,7 +106,9 @@ def _column_of(field: NewField) -> str:
     if is_column_name(field.name):
         return f"{field.name}: {field.type}"
     path = json.dumps([field.name], ensure_ascii=False)
-    return f"…: {{field: {path}, type: {field.type}}}"
+    # A comma would end the value within the brackets.
+    kind = json.dumps(field.type) if "," in field.type else field.type
+    return f"…: {{field: {path}, type: {kind}}}"
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:

@@ -24,7 +24,9 @@ _BATCHES = 10
 _LEAST_SHARE = 0.01
 _TYPES = (
     ("long", {"UBIGINT", "BIGINT"}),
-    ("double", {"UBIGINT", "BIGINT", "DOUBLE", "UHUGEINT", "HUGEINT"}),
+    # A double would make one value of many: account numbers, say.
+    ("decimal(38,0)", {"UBIGINT", "BIGINT", "WIDE"}),
+    ("double", {"UBIGINT", "BIGINT", "DOUBLE"}),
     ("boolean", {"BOOLEAN"}),
     ("string", {"VARCHAR"}),
 )
@@ -34,7 +36,7 @@ _TYPES = (
 class NewField:
     """A field that no column takes. `share`: of the rows looked at; `since` is the time of the
     first batch among them that has it, UTC. `type`: what a column would be; None: its values are of
-    several kinds, all null, or objects and arrays."""
+    several kinds, all null, whole numbers that no type holds, or objects and arrays."""
 
     name: str
     share: float
@@ -103,8 +105,14 @@ def source_drift(warehouse: Warehouse) -> SourceDrift:
     )
 
 
+# What DuckDB calls UBIGINT or DOUBLE may be a whole number that no long holds: WIDE, if a decimal
+# does.
 _FIELDS = """
-    SELECT one.key, count(*), min(_batch_time), list(DISTINCT one.type)
+    SELECT one.key, count(*), min(_batch_time), list(DISTINCT CASE
+        WHEN NOT regexp_full_match(one.value, '-?[0-9]+') THEN one.type
+        WHEN TRY_CAST(one.value AS BIGINT) IS NOT NULL THEN one.type
+        WHEN TRY_CAST(one.value AS DECIMAL(38, 0)) IS NOT NULL THEN 'WIDE'
+        ELSE 'WIDER' END)
     FROM bronze, json_each(_extra) AS one
     WHERE _extra IS NOT NULL GROUP BY one.key ORDER BY count(*) DESC, one.key
 """
