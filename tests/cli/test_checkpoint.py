@@ -23,11 +23,13 @@ from typer.testing import CliRunner
 from tests.checkpoint.damaged import DATA, copy_of, move_source_files, remove
 from tests.kit.permissions import thread_obeying_permissions
 from tests.kit.running import Place
+from tests.storage.leases import leave, left_by_another
 from tests.storage.test_fence import ONE
 from tidemark.cli.checkpoint.show import show_diagnoses
 from tidemark.cli.checkpoint.targets import find_targets
 from tidemark.cli.main import app
 from tidemark.ledger.ledger import INGEST, STREAM, LedgerLine, write_ledger
+from tidemark.runs import losses
 
 COMMAND = [sys.executable, "-c", "from tidemark.cli.main import app; app(prog_name='tidemark')"]
 
@@ -192,6 +194,22 @@ def test_a_pipeline_has_a_checkpoint_for_its_source_and_one_for_each_table(place
         "ingest",
         "per_10m, generation 1",
     ]
+
+
+def test_what_does_not_fit_while_a_run_begins_is_no_loss(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place, "aggregate", place.places.ingest_checkpoint)
+    put(place, "aggregate", place.places.query_checkpoint("per_10m", 1))
+    assert find_targets("clicks", None).losses
+    real = losses.found_tables
+
+    def between(*asked: Any) -> Any:
+        leave(place.places.lease, left_by_another())
+        return real(*asked)
+
+    monkeypatch.setattr(losses, "found_tables", between)
+    assert find_targets("clicks", None).losses == ()
 
 
 def test_a_generation_that_gold_does_not_name_does_not_decide_the_exit_code(place: Place) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
@@ -17,6 +20,7 @@ from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
 from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
 from tidemark.gold.pins import Late
 from tidemark.gold.published import publish_note
+from tidemark.runs import losses
 from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
 from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
 from tidemark.runs.status.recent_runs import counted_once, recent_runs
@@ -30,6 +34,8 @@ from tidemark.storage.processes import mark_of
 from tidemark.upkeep.record import MAINTENANCE, append_upkeep
 
 NOW = BEGAN + timedelta(minutes=25)
+OFFSETS = '{"batchWatermarkMs":0,"batchTimestampMs":1782907200000,"conf":{}}'
+COMMIT = '{"nextBatchWatermarkMs":0}'
 ACT = "20260701T120500Z"
 EVERY_TEN_MINUTES = clicks(schedule="*/10 * * * *")
 
@@ -272,6 +278,41 @@ def test_a_run_at_work_is_told(place: Place) -> None:
         found = told(place, datetime.now(tz=BEGAN.tzinfo))
     assert found.state is PipelineState.WORKING
     assert found.next_step.startswith("Nothing: run nightly (stream) on ")
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_run_that_begins_while_the_status_is_told_has_lost_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    windows_of(place)
+    ended(place)
+    bronze(place, at(10, 12))
+    write_deltalake(place.places.rejects, pa.table({"raw": ["{"]}))
+    assert state(place) is PipelineState.WELL
+    real = losses.found_tables
+
+    def between(*asked: Any) -> Any:
+        """A run plans and commits a batch, behind the listing of its checkpoint."""
+        monkeypatch.setattr(losses, "found_tables", real)
+        taken = {"machine": "another", "taken_at": NOW, "renewed_at": NOW, "expires_at": at(13)}
+        leave(place.places.lease, left_by_another(released=is_over, **taken))
+        checkpoint = Path(place.places.ingest_checkpoint)
+        for log, lines in (("offsets", (OFFSETS, "{}")), ("commits", (COMMIT,))):
+            (checkpoint / log).mkdir()
+            (checkpoint / log / "0").write_text("\n".join(("v1", *lines)))
+        query = json.loads((checkpoint / "metadata").read_text())["id"]
+        done = CommitProperties(app_transactions=[Transaction(query, 0)])
+        write_deltalake(
+            place.places.bronze,
+            DeltaTable(place.places.bronze).to_pyarrow_table(),
+            mode="append",
+            commit_properties=done,
+        )
+        return real(*asked)
+
+    monkeypatch.setattr(losses, "found_tables", between)
+    found = told(place)
+    assert found.state is (PipelineState.WELL if is_over else PipelineState.WORKING), found
 
 
 def test_a_run_that_was_killed_is_told_by_the_lease_that_it_left(place: Place) -> None:

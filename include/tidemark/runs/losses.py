@@ -72,6 +72,9 @@ from tidemark.storage.warehouse import Warehouse
 
 _Note = TypeVar("_Note", RewoundNote, RetractedNote, ErasedNote)
 _MOST_SHOWN = 5
+# So often at most whoever holds no lease looks, where somebody took it meanwhile: what is found in
+# one place before a commit and in another behind it does not fit either.
+LOOKS = 3
 # Leftovers, which are told by their age, are nothing to a run.
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -154,13 +154,21 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
 
 
 def _losses(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
-    from tidemark.runs.losses import find_losses
-    from tidemark.storage.lease.lease import is_held
+    from tidemark.runs.losses import LOOKS, find_losses
+    from tidemark.storage.lease.lease import read_lease
     from tidemark.storage.warehouse import Warehouse
 
     warehouse = Warehouse.of(pipeline.name, settings)
-    held = is_held(warehouse.places.lease, warehouse.options)
-    return () if held else find_losses(pipeline, warehouse)
+    record = read_lease(warehouse.places.lease, warehouse.options)
+    found: tuple[Loss, ...] = ()
+    for _ in range(LOOKS):
+        if record is not None and not record.released:
+            return ()
+        found = find_losses(pipeline, warehouse)
+        before, record = record, read_lease(warehouse.places.lease, warehouse.options)
+        if record == before:
+            break
+    return found
 
 
 def _generations(warehouse: Warehouse, table: str, in_use: int) -> list[int]:

@@ -21,7 +21,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.losses import find_losses
+from tidemark.runs.losses import LOOKS, find_losses
 from tidemark.runs.recorded_runs import last_published
 from tidemark.runs.status.drift import SourceDrift, source_drift
 from tidemark.runs.status.judge import HeldLease, judge_pipeline
@@ -119,7 +119,9 @@ def unknown_status(name: str, error: Exception) -> PipelineStatus:
     return PipelineStatus(name, PipelineState.UNKNOWN, step, problem=message)
 
 
-def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
+def _status(
+    pipeline: Pipeline, settings: Settings, now: datetime, looks: int = LOOKS
+) -> PipelineStatus:
     name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
     check_root(settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
@@ -135,6 +137,8 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
+    if losses and looks > 1 and read_lease(warehouse.places.lease, warehouse.options) != record:
+        return _status(pipeline, settings, now, looks - 1)
     unfinished = unfinished_act(warehouse)
     frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse)) if runs else None
     tables = tuple(
