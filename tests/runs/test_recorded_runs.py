@@ -14,6 +14,7 @@ from tests.kit.running import Place, clicks, query
 from tests.kit.windows import Windows, at, window
 from tests.runs.pipelines import bronze
 from tests.runs.test_result import RESULT, TABLE
+from tidemark.errors import StorageUnavailable
 from tidemark.gold.pins import Late
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
@@ -24,6 +25,7 @@ from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.recent_runs import recent_runs
 from tidemark.storage.delta.ops_place import OpsPlace
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.result_file import RunError
 from tidemark.version import WRITTEN_BY, told_version
 
 STARTED = RESULT.started_at
@@ -86,6 +88,16 @@ def test_a_run_has_one_row_which_tells_its_last_outcome(
         record_run(OpsPlace(runs), OUTCOMES[outcome])
     others = [(name, "succeeded") for name in before]
     assert rows(runs) == sorted([(GOOD.run_id, last), *others])
+
+
+def test_a_run_that_failed_again_later_is_told_by_that(runs: str) -> None:
+    error = RunError.of(StorageUnavailable("The disk is full."))
+    later = {"error": error, "ended_at": RESULT.ended_at + timedelta(seconds=3)}
+    for result in (RESULT, RESULT.model_copy(update=later), RESULT):
+        record_run(OpsPlace(runs), result)
+    assert rows(runs, "outcome, error_class, error") == [
+        ("failed", "StorageUnavailable", "The disk is full.")
+    ]
 
 
 def test_the_row_of_a_published_run_is_written_without_the_files_of_others(runs: str) -> None:

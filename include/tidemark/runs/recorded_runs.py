@@ -86,10 +86,10 @@ _DESCRIPTION = "The runs of the pipeline"
 )
 def record_run(runs: OpsPlace, result: RunResult) -> None:
     """Write the run's row, in the place of the one that it has, if it has one of an earlier
-    outcome; else nothing."""
+    outcome, or failed before; else nothing."""
     table, row = _table_of(runs), _row(result)
     there = _there(table, row)
-    if there is None or _order(row) > _order(there):
+    if there is None or _order(row) > _order(there) or _failed_again(row, there):
         _write(table, row, there)
 
 
@@ -212,6 +212,13 @@ def _over(known: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _order(row: Mapping[str, Any]) -> int:
     return _ORDER.index(row["outcome"]) if row["outcome"] in _ORDER else len(_ORDER)
+
+
+def _failed_again(row: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Did a run that failed fail once more, later? What is to be done is what the last one says."""
+    return bool(
+        row["outcome"] == there["outcome"] == FAILED and row["ended_at"] > there["ended_at"]
+    )
 
 
 def _table_of(runs: OpsPlace) -> DeltaTable:
