@@ -106,6 +106,13 @@ class StorageUnavailable(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class LinkLoop(StorageUnavailable):
+    """A link leads back to itself, so that what it stands for cannot be read: damage, which no
+    retry mends."""
+
+    retry_can_help: ClassVar[bool] = False
+
+
 class ClockWrong(TidemarkError):
     """This machine's clock is earlier than the last batch was planned, or is not the store's; the
     message says both times. A retry can help, once it is set."""

@@ -17,7 +17,7 @@ from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
 from tests.runs.pipelines import BEGAN, begun, bronze, checked, ended, housekept, windows_of
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
-from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
+from tidemark.errors import ChecksFailed, LeaseHeld, LinkLoop, RunFailed, TableMismatch
 from tidemark.gold.pins import Late
 from tidemark.gold.published import publish_note
 from tidemark.runs import losses
@@ -170,6 +170,7 @@ def test_the_commits_of_a_fence_are_no_changes(place: Place) -> None:
             PipelineState.STOPPED,
             "Mend this, then `tidemark run clicks`: TableMismatch: gold lacks a column",
         ),
+        (LinkLoop("a link leads back to itself"), PipelineState.STOPPED, None),
     ],
 )
 def test_a_failed_run_is_told_by_whether_a_retry_can_help(

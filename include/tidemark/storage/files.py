@@ -24,7 +24,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import LinkLoop, StorageUnavailable
 from tidemark.pipeline.instants import in_calendar, instant_of
 from tidemark.pipeline.settings import storage_options
 from tidemark.pipeline.settings.storage_options import is_local, local_path
@@ -48,13 +48,6 @@ _LOOP = re.compile("Too many levels of symbolic links|File system loop found")
 
 class FileMissing(StorageUnavailable):
     """There is no file at a place that was to be read."""
-
-
-class LinkLoop(StorageUnavailable):
-    """A link leads back to itself, so that what it stands for cannot be read: damage, which no
-    retry mends."""
-
-    retry_can_help = False
 
 
 class FileInTheWay(StorageUnavailable):
