@@ -131,6 +131,12 @@ def test_a_time_that_a_part_of_a_second_is_missing_to_is_still_to_come() -> None
     assert last_time("*/5 * * * *", now) == datetime(2026, 8, 20, 10, 10, tzinfo=UTC)
 
 
+def test_the_end_of_the_calendar_has_a_last_time() -> None:
+    end = datetime.max.replace(tzinfo=UTC)
+    assert last_time("@hourly", end) == datetime(9999, 12, 31, 23, tzinfo=UTC)
+    assert last_time("59 23 * * *", end) == datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+
+
 def test_every_preset_that_a_file_may_say_has_a_last_time() -> None:
     now = datetime(2026, 8, 20, 10, 15, tzinfo=UTC)
     assert all(last_time(preset, now) for preset in PRESETS)

@@ -9,6 +9,8 @@ from tidemark.pipeline.problems import nearest
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 # As Airflow has it; croniter does not know it.
 _AS_CRON = {"@quarterly": "0 0 1 */3 *"}
+# Behind it a second can be added still.
+_LAST = datetime(9999, 12, 31, 23, 59, 58, tzinfo=UTC)
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 
 
@@ -37,7 +39,7 @@ def last_time(schedule: str, now: datetime) -> datetime:
     from croniter import croniter
 
     # What it gives is always before what it is asked for; a schedule names whole minutes.
-    after = now.replace(microsecond=0) + timedelta(seconds=1)
+    after = min(now.replace(microsecond=0), _LAST) + timedelta(seconds=1)
     times = croniter(_AS_CRON.get(schedule, schedule), after)
     found: datetime = times.get_prev(datetime)
     return found
