@@ -91,3 +91,11 @@ def test_a_ledger_that_is_gone_is_built_anew_where_gold_was_moved_away(place: Pl
     repair_ops_tables(place.pipeline, place.warehouse, said.append)
     assert said == ["2 lines of the ledger of clicks were built anew"]
     assert kinds(place) == ["ingest", "backfill"]
+
+
+@pytest.mark.parametrize("key", ["a\u2028b", "a\u2029b", "caf\u0085"])
+def test_a_key_may_hold_what_ends_a_line_for_python(place: Place, key: str) -> None:
+    windows = place.windows()
+    windows.change(window(at(10), key=key, total=3), cause="backfill", batch=None)
+    windows.publish(windows.pin(at(10), bronze=0))
+    assert kinds(place) == ["ingest", "backfill"]

@@ -350,7 +350,7 @@ def publishes(place: TablePlace) -> tuple[Publish, ...]:
             entry = read_bytes(f"{place.uri}/_delta_log/{version:020}.json", place.options)
         except FileMissing:
             break
-        actions = [json.loads(line) for line in entry.decode().splitlines()]
+        actions = [json.loads(line) for line in entry.splitlines()]
         said = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
         if CHANGES in said:
             found.append(Publish(version, said[CHANGES], said[BRONZE], said[CLOSE]))
