@@ -12,14 +12,16 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from typer.testing import CliRunner
 
 from tests.kit.running import Place, clicks
-from tests.kit.windows import at, window
+from tests.kit.windows import at, millis, window
 from tests.streaming.test_judged_otherwise import Begun, content
 from tidemark.cli.main import app
 from tidemark.errors import TableMismatch
-from tidemark.ledger.ledger import check_ledger, last_batch_written
+from tidemark.ledger.ledger import check_ledger, last_batch_written, write_ledger
+from tidemark.ledger.lines import erasure_line
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.recompute.rewind.change import IngestBack, PipelineChange, TableBack
 from tidemark.recompute.rewind.record import settle_lines
+from tidemark.runs.found import found_of
 from tidemark.runs.repair_ops import repair_ops_tables
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -91,6 +93,65 @@ def test_a_ledger_that_is_gone_is_built_anew_where_gold_was_moved_away(place: Pl
     repair_ops_tables(place.pipeline, place.warehouse, said.append)
     assert said == ["2 lines of the ledger of clicks were built anew"]
     assert kinds(place) == ["ingest", "backfill"]
+
+
+def published(place: Place, is_by_a_run: bool = True) -> None:
+    """Gold of the one batch, which notes the query as that of a run does."""
+    place.content = content("long")
+    place.write_file()
+    windows = place.windows()
+    windows.change(window(at(10), key="k", total=3), cause="backfill", batch=None)
+    query = Path(place.places.query_checkpoint("per_10m", 1))
+    query.mkdir(parents=True, exist_ok=True)
+    (query / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
+    rests_on = found_of(place.pipeline, place.warehouse, "per_10m").rests_on(
+        {"query": 0 if is_by_a_run else -1}
+    )
+    pinned = windows.pin(at(10)).model_copy(update={"rests_on": rests_on})
+    windows.publish(pinned)
+
+
+def act(place: Place) -> None:
+    """An act's line in the ledger."""
+    line = erasure_line("20260701T120000Z", 0, 0)
+    write_ledger(place.warehouse.ledger, "clicks", "erase", millis(NOW), [line], NOW)
+
+
+def repaired(place: Place) -> list[str]:
+    said: list[str] = []
+    repair_ops_tables(place.pipeline, place.warehouse, said.append)
+    return said
+
+
+def test_a_ledger_that_was_lost_before_an_act_wrote_is_built_anew_by_the_next_run(
+    place: Place,
+) -> None:
+    published(place)
+    act(place)
+    assert repaired(place) == ["2 lines of the ledger of clicks were built anew"]
+    assert repaired(place) == []
+
+
+def test_lines_of_batches_that_no_run_has_published_are_for_the_next_run_to_write(
+    place: Place,
+) -> None:
+    published(place, is_by_a_run=False)
+    act(place)
+    assert repaired(place) == []
+
+
+def test_a_ledger_that_is_gone_is_told_as_such(place: Place) -> None:
+    def shown() -> str:
+        done = CliRunner().invoke(app, ["ledger", "show", "clicks"], env=place.variables)
+        assert done.exit_code == 0
+        return done.stdout
+
+    assert shown() == "The ledger has no line of clicks yet: it has not run.\n"
+    published(place)
+    assert shown() == (
+        "The ledger of clicks is gone, though gold is published. The next run builds it anew, or "
+        "now: `tidemark ledger rebuild clicks`.\n"
+    )
 
 
 @pytest.mark.parametrize("key", ["a\u2028b", "a\u2029b", "caf\u0085"])

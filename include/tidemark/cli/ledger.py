@@ -36,13 +36,22 @@ def show_ledger(
     ] = 20,
 ) -> None:
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
+    from tidemark.gold.state import is_published
     from tidemark.ledger.report import read_ledger
     from tidemark.storage.warehouse import Warehouse
 
     found, loaded = asked_pipeline(pipeline, settings)
-    report = read_ledger(Warehouse.of(found.name, loaded).ledger, found.name, last)
+    warehouse = Warehouse.of(found.name, loaded)
+    report = read_ledger(warehouse.ledger, found.name, last)
     if report is None:
-        print(f"The ledger has no line of {found.name} yet: it has not run.")
+        golds = (warehouse.gold(name).open() for name in found.tables)
+        if any(gold is not None and is_published(gold) for gold in golds):
+            print(
+                f"The ledger of {found.name} is gone, though gold is published. The next run "
+                f"builds it anew, or now: `tidemark ledger rebuild {found.name}`."
+            )
+        else:
+            print(f"The ledger has no line of {found.name} yet: it has not run.")
         return
     console = report_console()
     console.print(f"{found.name}: {report.verdict}")

@@ -33,7 +33,7 @@ def misfits(tables: tuple[TableInventory, ...], place: TablePlace) -> Iterator[s
     for table in tables:
         yield from _older_folder(table, ledger)
         last = last_batch_written(ledger, table.pipeline, str(table.ingest.id))
-        lacking = _published_after(table, last) if last >= 0 else None
+        lacking = published_after(table, last) if last >= 0 else None
         if lacking is not None:
             yield (
                 f"Gold of {table.name} was published from batch {lacking} of {table.ingest.uri}, "
@@ -53,12 +53,16 @@ def _older_folder(table: TableInventory, ledger: DeltaTable | None) -> Iterator[
             )
 
 
-def _published_after(table: TableInventory, batch: int) -> int | None:
-    """The last batch in bronze after this one that a run of the table's query has published. A
-    migration, which knows the query by no batch, publishes what no run has accounted for yet."""
+def published_after(table: TableInventory, batch: int) -> int | None:
+    """The last batch in bronze after this one that a run of the table's query has published; -1 is
+    before the first. A migration, which knows the query by no batch, publishes what no run has
+    accounted for yet."""
     gold, bronze, query = table.gold.table, table.bronze.table, table.query
     ingest = str(table.ingest.id)
-    if gold is None or bronze is None or (bronze.transaction_version(ingest) or -1) <= batch:
+    if gold is None or bronze is None:
+        return None
+    appended = bronze.transaction_version(ingest)
+    if appended is None or appended <= batch:
         return None
     by_a_run = gold.transaction_version(noted_name(query.name, str(query.id)))
     if by_a_run is None or by_a_run < 0:

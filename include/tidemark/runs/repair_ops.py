@@ -25,6 +25,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import OPS_TABLES
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.runs.contract.recorded import seeds_of
+from tidemark.runs.found import found_tables
+from tidemark.runs.ledger_fit import published_after
 from tidemark.runs.recorded_runs import one_row_of_each
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops_place import OpsPlace, as_they_are, move_ops_table
@@ -81,7 +83,8 @@ def move_ops_tables(warehouse: Warehouse) -> None:
 
 def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
     """Has the ledger nothing of the pipeline, though something was published? A run publishes after
-    it wrote the ledger; one that found no rows wrote lines of the tables alone."""
+    it wrote the ledger; one that found no rows wrote lines of the tables alone, and an act its own,
+    also into a ledger that was lost before it."""
     query = ingest_checkpoint(warehouse).query_id()
     ledger = warehouse.ledger.open()
     if query is None or last_batch_written(ledger, pipeline.name, query) >= 0:
@@ -89,7 +92,8 @@ def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
     if ledger is not None:
         own = dataset_of(ledger, f"pipeline = '{pipeline.name}'")
         if own.head(1, ["pipeline"], filter=ds.field("pipeline") == pipeline.name).num_rows:
-            return False
+            found = found_tables(pipeline, warehouse)
+            return any(published_after(table, -1) is not None for table in found)
     golds = (warehouse.gold(name).open() for name in pipeline.tables)
     return any(gold is not None and is_published(gold) for gold in golds)
 
