@@ -1,11 +1,16 @@
-"""A publish whose view cannot be shown says what it published."""
+"""A publish that fails behind one of its tables, or at a view, says what it published."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tests.kit.windows import at, window
+import pytest
+
+from tests.kit.windows import Windows, at, window
 from tests.quality.held import TABLE, Held
+from tidemark.gold import publish
+from tidemark.story.explain import story_of
 
 
 def test_a_run_whose_view_is_broken_has_failed_and_says_what_it_published(tmp_path: Path) -> None:
@@ -19,3 +24,33 @@ def test_a_run_whose_view_is_broken_has_failed_and_says_what_it_published(tmp_pa
     assert (told["outcome"], broken.held) == ("failed", False)
     assert broken.tables["per_10m"].gold == held.windows.gold_table().version()
     assert broken.tables["per_10m"].published_windows == 1
+
+
+def test_a_run_that_fails_at_its_second_table_tells_the_publish_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(tmp_path, [])
+    place = held.place
+    place.content = {**place.content, "tables": {"per_10m": TABLE, "other": TABLE}}
+    other = Windows(Path(place.places.gold("other")).parent)
+    one = window(at(10), key="a", total=3)
+    other.change(one)
+    run = held.run(one, close=at(11))
+    run = run.model_copy(update={"tables": {**run.tables, "other": other.pin(at(11))}})
+    commit = publish._commit
+
+    def failing(gold: Any, *given: Any) -> None:
+        if "/other/" in gold.table_uri:
+            raise OSError(28, "No space left on device")
+        commit(gold, *given)
+
+    monkeypatch.setattr(publish, "_commit", failing)
+    with pytest.raises(OSError, match="No space left"):
+        held.publish(run)
+    (told,) = place.table(place.places.runs).to_pylist()
+    found = [
+        (one["table"], one["gold_version"], one["windows_published"]) for one in told["tables"]
+    ]
+    assert (told["outcome"], found) == ("failed", [("per_10m", 1, 1), ("other", None, None)])
+    (value,) = story_of(place.pipeline, place.settings, "per_10m", at(10), {"key": "a"}).values
+    assert (value.published, value.published_by) == (True, "run")

@@ -10,8 +10,6 @@ Killed anywhere before 4, nothing was published; after it, a repeat finds nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -43,33 +41,31 @@ _SMALLEST_FILE, _MOST_FILES = 128 * 1024, 64
 
 def publish_tables(
     pipeline: Pipeline,
-    pinned: Mapping[str, TableResult],
+    tables: dict[str, TableResult],
     note: PublishedNote,
     warehouse: Warehouse,
-) -> dict[str, TableResult]:
-    """Publish all tables of a run; they come back with gold's versions in them.
+) -> None:
+    """Publish all tables of a run; gold's versions come into `tables`, which are its pins.
 
     Tables are published one after the other, each in a commit of its own, with `note`
-    (`publish_note`) and what it changed. Safe to repeat: what is published already is left alone,
-    and a later run publishes what this one did not. Then other pipelines are told which rows of
-    theirs are needed no more, and the dates of bronze go that `keep` no longer keeps. The views are
-    for the caller (`write_views`), once it has noted what is published. Raises LeaseLost, before a
-    commit, where another run has taken the lease over, and TableLost where rows of a gold were
-    changed by hand since its last publish.
+    (`publish_note`) and what it changed. What one came to is told at once, for the next one may
+    fail. Safe to repeat: what is published already is left alone, and a later run publishes what
+    this one did not. Then other pipelines are told which rows of theirs are needed no more, and the
+    dates of bronze go that `keep` no longer keeps. The views are for the caller (`write_views`),
+    once it has noted what is published. Raises LeaseLost, before a commit, where another run has
+    taken the lease over, and TableLost where rows of a gold were changed by hand since its last
+    publish.
     """
-    published = {
-        name: publish_table(
+    for name, pins in tables.items():
+        tables[name] = publish_table(
             operator_of(pipeline, name),
             pins,
             warehouse.gold(name),
             warehouse.changes(name, pins.generation),
             note,
         )
-        for name, pins in pinned.items()
-    }
     note_needed(pipeline, warehouse)
     drop_expired_dates(pipeline, warehouse)
-    return published
 
 
 def publish_table(

@@ -84,7 +84,7 @@ def publish_run(
     # By the file that the run had: a change of it is for a run to ask about, and by other windows
     # dates of bronze would go that open ones need.
     ran = as_it_ran(pipeline, warehouse)
-    outcome.tables = publish_tables(ran, outcome.tables, note, warehouse)
+    publish_tables(ran, outcome.tables, note, warehouse)
     outcome.held = False
     write_views(ran.tables, warehouse)
 

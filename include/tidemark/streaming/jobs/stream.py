@@ -115,7 +115,7 @@ def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
 
     check_losses(run.pipeline, run.warehouse, outcome.tables)
     note = publish_note(run.run_id, started)
-    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
+    publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False
     write_views(run.pipeline.tables, run.warehouse)
 
