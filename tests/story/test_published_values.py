@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import Place
 from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
-from tidemark.story.values import judged
+from tidemark.story.values import _by_acts, judged
+from tidemark.upkeep.record import REWIND, append_upkeep
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 
@@ -59,3 +62,33 @@ def test_a_value_was_shown_where_gold_had_it_after_a_publish(
     found = {one.version: one for one in judged(values, publishes, runs)}
     assert {v: one.published_by for v, one in found.items() if one.published} == shown
     assert all(one.published is not None for one in found.values())
+
+
+# What is undone, and the runs since, which it takes back.
+Rewind = tuple[str | None, list[str]]
+BACK: Rewind = (None, ["r2"])
+
+
+@pytest.mark.parametrize(
+    ("rewinds", "undone"),
+    [
+        ([BACK], "R0"),
+        ([BACK, ("R0", ["R0"])], None),
+        ([BACK, ("R0", ["R0"]), ("R1", ["R1"])], "R0"),
+        # One that went less far, one that went further, and an undo over both.
+        ([(None, ["r3"]), (None, ["r2", "R0"]), ("R0", ["R0", "R1"])], None),
+        ([(None, ["r3"]), BACK, ("R1", ["R1"])], None),
+        ([BACK, (None, ["R0", "r1"]), ("R1", ["R1"])], "R0"),
+    ],
+)
+def test_a_rewind_counts_unless_an_undo_that_counts_goes_behind_it(
+    tmp_path: Path, rewinds: list[Rewind], undone: str | None
+) -> None:
+    warehouse = Place(tmp_path).warehouse
+    for number, (undoes, runs) in enumerate(rewinds):
+        one = {"id": f"R{number}", "undoes": undoes, "runs": runs}
+        row = {"run": f"R{number}", "time": NOW + timedelta(hours=number), "rewind": one}
+        append_upkeep(warehouse.upkeep, [{"pipeline": "clicks", "kind": REWIND, **row}])
+    before = NOW - timedelta(hours=1)
+    value = RowValue({}, 1, "stream", "r2", None, 1, 2, before)
+    assert _by_acts(value, KnownRuns(warehouse, "per_10m")).undone == undone

@@ -93,9 +93,13 @@ class KnownRuns:
         asked = ("run", "kind", "time", "rewind")
         rows = own_rows(self.warehouse.upkeep.open(), self.warehouse.places.pipeline, asked)
         found = [row["rewind"] | row for row in rows if row["kind"] == REWIND and row["rewind"]]
-        undone = {one["undoes"] for one in found}
-        found = [one for one in found if one["id"] not in undone]
-        return sorted(found, key=lambda one: one["time"])
+        counting, since = list[Mapping[str, Any]](), None
+        for one in sorted(found, key=lambda one: one["time"], reverse=True):
+            # An undo takes back its rewind, and all that were since.
+            if since is None or one["id"] < since:
+                counting.append(one)
+                since = one["undoes"] or since
+        return counting[::-1]
 
 
 def ingested_by(warehouse: Warehouse, batches: Collection[int]) -> dict[int, str]:
