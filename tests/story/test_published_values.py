@@ -10,6 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import Place
+from tests.kit.windows import at, window
+from tests.runs.pipelines import begun
+from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.story.explain import story_of
 from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
 from tidemark.story.values import _by_acts, judged
@@ -92,3 +96,18 @@ def test_a_rewind_counts_unless_an_undo_that_counts_goes_behind_it(
     before = NOW - timedelta(hours=1)
     value = RowValue({}, 1, "stream", "r2", None, 1, 2, before)
     assert _by_acts(value, KnownRuns(warehouse, "per_10m")).undone == undone
+
+
+@pytest.mark.parametrize(("close", "shown"), [(at(10, 10), "run"), (at(10, 9), None)])
+def test_a_seal_of_a_run_that_was_killed_behind_its_publish_is_in_gold_once_gold_is_closed(
+    tmp_path: Path, close: datetime, shown: str | None
+) -> None:
+    place = Place(tmp_path)
+    windows = place.windows()
+    begun(place)
+    windows.change(window(at(10), key="a", total=1), cause="seal", batch=None)
+    windows.publish_at(close)
+    record_interrupted_run(place.pipeline, place.warehouse)
+    assert len(windows.gold("key")) == (1 if shown else 0)
+    (value,) = story_of(place.pipeline, place.settings, "per_10m", at(10), {"key": "a"}).values
+    assert value.published_by == shown

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from tidemark.errors import StorageUnavailable
-from tidemark.gold.plan import CHANGES
+from tidemark.gold.plan import CHANGES, CLOSE
 from tidemark.ledger.ledger import INGEST, REWOUND
+from tidemark.pipeline.instants import instant_of
 from tidemark.runs.generations import RETRACT
 from tidemark.runs.recorded_runs import one_row_each
 from tidemark.storage.delta.appended import commit_actions
@@ -74,6 +75,7 @@ class KnownRuns:
 
     def _publish(self, run: str, of: Mapping[str, Any]) -> KnownPublish | None:
         changes, generation = of["changes_version"], of["generation"]
+        close = of["close_after"]
         if changes is None:
             # Of a run that was killed then, gold's own log tells it.
             try:
@@ -82,9 +84,10 @@ class KnownRuns:
                 return None
             said = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
             changes, generation = said.get(CHANGES), said.get(GENERATION)
+            close = instant_of(said[CLOSE]) if said.get(CLOSE) else close
         if changes is None or generation is None:
             return None
-        return KnownPublish(run, generation, changes, of["close_after"])
+        return KnownPublish(run, generation, changes, close)
 
     @cached_property
     def rewinds(self) -> list[Mapping[str, Any]]:
