@@ -13,6 +13,7 @@ from tests.kit.running import Place
 from tests.kit.windows import at, window
 from tests.runs.pipelines import begun
 from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.story import values as story_values
 from tidemark.story.explain import story_of
 from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
@@ -111,3 +112,22 @@ def test_a_seal_of_a_run_that_was_killed_behind_its_publish_is_in_gold_once_gold
     assert len(windows.gold("key")) == (1 if shown else 0)
     (value,) = story_of(place.pipeline, place.settings, "per_10m", at(10), {"key": "a"}).values
     assert value.published_by == shown
+
+
+def test_of_many_values_the_newest_are_told_and_all_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story_values, "MOST_VALUES", 3)
+    place = Place(tmp_path)
+    windows = place.windows()
+    begun(place)
+    for number in range(6):
+        one = window(at(10), key="a", rows=number + 1, total=number)
+        windows.change(one, cause="late", batch=None, run=f"run-{number}")
+    windows.publish_at(at(10, 30), "run-5")
+    record_interrupted_run(place.pipeline, place.warehouse)
+    story = story_of(place.pipeline, place.settings, "per_10m", at(10), {"key": "a"})
+    assert [one.run for one in story.values] == ["run-3", "run-4", "run-5"]
+    assert [one.published for one in story.values] == [None, None, True]
+    told = "Generation 1 has 6 values of the row; the newest 3 of these are told."
+    assert told in story.notes

@@ -58,18 +58,19 @@ class Asked:
         return _key_of(self.row.to_pylist()[0])
 
     def found_in(
-        self, rows: Any, names: Mapping[str, str], condition: str, most: int
+        self, rows: Any, names: Mapping[str, str], condition: str, most: int | None
     ) -> list[dict[str, Any]]:
-        """What a table or a relation has of it; `names` are what that calls its identity."""
+        """What a table or a relation has of it; `names` are what that calls its identity. None for
+        `most`: all."""
         started = f"window_start = {literal(self.start)}"
         return rows_like(self.row, names, rows, f"{started} AND {condition}", "k.*", most)
 
 
 def rows_like(
-    row: pa.Table, names: Mapping[str, str], rows: Any, condition: str, what: str, most: int
+    row: pa.Table, names: Mapping[str, str], rows: Any, condition: str, what: str, most: int | None
 ) -> list[dict[str, Any]]:
     """Of a table of Delta, or a relation, the first rows that fulfil a condition and are as `row`
-    in what they call its columns; null is a value as any other."""
+    in what they call its columns, None: all of them; null is a value as any other."""
     with duckdb_in_utc() as connection:
         if isinstance(rows, DeltaTable):
             # delta-rs does not compare a literal of a time with its own, but text.
@@ -81,7 +82,7 @@ def rows_like(
             connection.sql(
                 f"SELECT {what} FROM (FROM known WHERE {condition}) k SEMI JOIN given g "
                 f"ON {' AND '.join(['true', *alike])} "
-                f"ORDER BY ALL LIMIT {most}"
+                f"ORDER BY ALL LIMIT {'NULL' if most is None else most}"
             )
             .to_arrow_table()
             .to_pylist()

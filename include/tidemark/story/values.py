@@ -34,7 +34,7 @@ from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
 
 _RECENT = 50
-# Of one row; beyond are only counted.
+# Of one row, the newest; those before are only counted.
 MOST_VALUES = 1_000
 _VERSION, _TIME, _KIND = "_commit_version", "_commit_timestamp", "_change_type"
 _BESIDE = {"cause", "generation", "run", "batch", "rows", FAILURE, _VERSION, _TIME, _KIND}
@@ -101,15 +101,14 @@ def values_of(
             )
             continue
         which = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
-        rows = asked.found_in(
-            history.changes, history.identity, f"cause NOT IN ({which})", MOST_VALUES + 1
-        )
+        # All of them: which are the newest their commits tell.
+        rows = asked.found_in(history.changes, history.identity, f"cause NOT IN ({which})", None)
         if len(rows) > MOST_VALUES:
             notes.append(
-                f"Generation {history.generation} has {len(rows):,} values of the row; of these "
-                f"{MOST_VALUES:,} are told."
+                f"Generation {history.generation} has {len(rows):,} values of the row; the newest "
+                f"{MOST_VALUES:,} of these are told."
             )
-        values = [_value(row, history) for row in _with_commits(rows[:MOST_VALUES], history, asked)]
+        values = [_value(row, history) for row in _with_commits(rows, history, asked)]
         # Those that the log no longer knows came before those that it knows.
         older = [one for one in values if one.version is None]
         known = sorted(
@@ -132,7 +131,8 @@ def values_of(
             gone = RowValue({}, 0, RETRACT, taken_out, None, history.generation)
             at = runs.started(taken_out)
             found.append(replace(gone, at=at, published=True, published_by=taken_out))
-        found += judged([*_by_runs(older, runs), *known], publishes, runs)
+        newest = [*_by_runs(older, runs), *known][-MOST_VALUES:]
+        found += judged(newest, publishes, runs)
     return [_by_acts(one, runs) for one in found], notes
 
 
@@ -149,9 +149,11 @@ def _with_commits(
     by_key: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_key[_key(row)].append(row)
-    commits = history.commits(lambda newest: by_key.keys() <= {one.holds for one in newest})
+    commits: dict[Hashable, list[Commit]] = defaultdict(list)
+    for one in history.commits(lambda newest: by_key.keys() <= {one.holds for one in newest}):
+        commits[one.holds].append(one)
     for key, own in by_key.items():
-        has = [one for one in commits if one.holds == key]
+        has = commits[key]
         if len(has) > 1:
             # A run was given twice: the feed, where it is still there, says what came with which.
             with suppress(DeltaError, OSError, pa.ArrowException, duckdb.Error):
