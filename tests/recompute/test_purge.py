@@ -265,6 +265,25 @@ def test_what_no_log_of_ops_names_goes_once_nobody_can_be_about_to_commit_it(pla
     assert place.table(place.places.runs).num_rows == 1
 
 
+def test_what_a_killed_writer_had_not_renamed_yet_goes_too(place: Place) -> None:
+    """obstore and delta-rs write `NAME#1` on a disk, which their listings leave out."""
+    places = place.places
+    for file in (f"{places.bronze}/part-0.parquet#1", f"{places.status}#12",
+                 f"{places.retractions}/2/change.json#1"):  # fmt: skip
+        written(file, PERSON)
+    of_ops = f"{places.runs}/_delta_log/_commit_1.json.tmp#1"
+    written(of_ops, PERSON)
+    check_folder(place.warehouse)
+    young = purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert "ops/runs/_delta_log/_commit_1.json.tmp#1" in young
+    assert len(files_holding(place.root, PERSON)) == 1
+    old = (NOW - timedelta(hours=2)).timestamp()
+    os.utime(of_ops, (old, old))
+    assert planned_purge(place.pipeline, place.warehouse, NOW) == {"ops": 1, "results": 1}
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert files_holding(place.root, PERSON) == []
+
+
 def test_a_table_with_deletion_vectors_is_left_alone(place: Place) -> None:
     entry = Path(place.places.gold("per_10m"), "_delta_log", f"{2:020}.json")
     features = ["deletionVectors"]

@@ -181,6 +181,20 @@ def test_files_go_that_no_version_of_the_retention_has_and_young_ones_stay(uri: 
     ]
 
 
+def test_a_file_goes_that_its_writer_died_before_it_was_renamed(uri: str) -> None:
+    log = Path(uri) / "_delta_log"
+    old, young = Path(uri) / "part-0.parquet#1", Path(uri) / "part-1.parquet#1"
+    for path in (old, young, log / "_commit_1.json.tmp#2"):
+        path.write_bytes(b"12345")
+    aged(old, 8)
+    aged(log / "_commit_1.json.tmp#2", 8)
+    plan = plan_of(uri)
+    assert (part(plan, Work.UNUSED_FILES).going, part(plan, Work.UNUSED_FILES).number) == (2, 9)
+    act(plan)
+    assert [path.name for path in Path(uri).rglob("*#*")] == [young.name]
+    assert rows(uri) == [*range(7)]
+
+
 def test_a_table_is_left_as_it_is_while_a_reader_waits_for_longer_than_half_the_retention(
     uri: str,
 ) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from tidemark.pipeline.names import TABLE_NAMES_IN_USE
+from tidemark.storage.files import STAGED
 from tidemark.storage.warehouse import Warehouse
 
 # What is made in a pipeline's folder, and in that of one of its tables, whatever they are called.
@@ -22,7 +23,7 @@ def why_not_to_clear(warehouse: Warehouse, names: Iterable[str], act: str = "rem
     names below it: a file that is another's, or a link, which leads to others. None: nothing."""
     place, names = warehouse.file_at(warehouse.places.folder), list(names)
     for name in names:
-        if name.partition("/")[0] not in _MADE and not _OF_A_TABLE.match(name):
+        if STAGED.sub("", name.partition("/")[0]) not in _MADE and not _OF_A_TABLE.match(name):
             return (
                 f"{place.below(name)} is nothing that Tidemark made, and this {act}s what is in "
                 "this folder. Move it elsewhere; a source's files have a folder of their own."

@@ -18,6 +18,7 @@ from tidemark.storage.files import (
     FileFacts,
     list_files,
     list_folder,
+    list_staged,
     read_bytes,
     read_tagged,
     remove_files,
@@ -182,6 +183,10 @@ class FilePlace:
         if whole is not None:
             return {uri: facts for uri, facts in whole.items() if uri.startswith(f"{place}/")}
         return asked_once("files", place, lambda: list_files(place, self.options))
+
+    def staged(self) -> dict[str, FileFacts]:
+        """What `list_staged` says of this folder."""
+        return list_staged(self.uri)
 
     def remove_files(self, places: Sequence[str]) -> None:
         """Remove files of this folder, in their order; one that is gone already is no error.

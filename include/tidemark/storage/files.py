@@ -44,6 +44,8 @@ _DUMP = "\n\n"
 _UNREACHED = "error sending request"
 # As the system says it of a link (ELOOP), and obstore's walk of a folder.
 _LOOP = re.compile("Too many levels of symbolic links|File system loop found")
+# What obstore and delta-rs write of a local file, before they give it its name.
+STAGED = re.compile(r"#\d+$")
 
 
 class FileMissing(StorageUnavailable):
@@ -200,6 +202,21 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
 
 
+def list_staged(uri: str) -> dict[str, FileFacts]:
+    """What writers that died, or write now, have not given its name yet of files below a folder, by
+    its place. Listings leave it out; object storage has none of it."""
+    if not is_local(uri):
+        return {}
+    found = [
+        f"{folder}/{name}"
+        for folder, _, names in os.walk(local_path(uri))
+        for name in names
+        if STAGED.search(name)
+    ]
+    places = (f"{_authority(uri)}{quote(path)}" if is_uri(uri) else path for path in found)
+    return {place: facts for place, facts in stat_files(places, {}).items() if facts is not None}
+
+
 def files_behind(uri: str, name: str, options: Options) -> dict[str, FileFacts]:
     """The files of a folder whose names sort behind a name, those of its folders too, by their
     names from the folder on: one request, if they are few."""
@@ -228,7 +245,11 @@ def remove_files(uris: Iterable[str], options: Options) -> None:
     for uri in uris:
         store, path = _located(uri, options)
         with suppress(FileMissing), _naming(uri, "removed"):
-            obstore.delete(store, path)
+            # obstore removes no file of such a name.
+            if is_local(uri) and STAGED.search(path):
+                Path(local_path(uri)).unlink()
+            else:
+                obstore.delete(store, path)
 
 
 def name_below(uri: str, place: str) -> str:

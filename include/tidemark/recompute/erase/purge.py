@@ -35,7 +35,7 @@ from tidemark.storage.delta.damage import LOG
 from tidemark.storage.delta.fence import FENCING
 from tidemark.storage.delta.notes import note_of
 from tidemark.storage.delta.opened import newest_first
-from tidemark.storage.files import FileFacts, name_below
+from tidemark.storage.files import STAGED, FileFacts, name_below
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import blank_values, remove, write_checkpoint
@@ -80,16 +80,16 @@ class _NamedByLog:
 
     def is_young(self, name: str, facts: FileFacts) -> bool:
         """May another writer be about to commit it?"""
-        if self.own or name in self.files or name in self.gone or name.startswith(f"{LOG}/"):
+        if self.own or name in self.files or name in self.gone:
+            return False
+        if name.startswith(f"{LOG}/") and not STAGED.search(name):
             return False
         return facts.modified >= self.since
 
     def stays(self, name: str, facts: FileFacts) -> bool:
         """By its name below the table's folder."""
         folder, _, entry = name.rpartition("/")
-        if folder != LOG:
-            if name.startswith(f"{LOG}/"):
-                return False
+        if folder != LOG or STAGED.search(name):
             return name in self.files or self.is_young(name, facts)
         version = self.table.version()
         found = _ENTRY.match(entry)
@@ -231,9 +231,11 @@ class _File(NamedTuple):
 
 
 def _files(warehouse: Warehouse) -> dict[str, _File]:
-    """All files of the pipeline's folder, by their names below it, in their order."""
+    """All files of the pipeline's folder, by their names below it, in their order; what a killed
+    writer has not given its name yet is one too."""
     folder = warehouse.places.folder
-    found = warehouse.file_at(folder).files()
+    place = warehouse.file_at(folder)
+    found = place.files() | place.staged()
     return dict(
         sorted((name_below(folder, place), _File(place, facts)) for place, facts in found.items())
     )

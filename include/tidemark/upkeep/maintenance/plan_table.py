@@ -128,7 +128,12 @@ def plan_table(
         )
     packed, packed_part = _compaction(table)
     uri = target.place.uri
-    unused, unused_part = unused_files(table, uri, target.place.files(), keep.retention)
+    staged = {
+        place: facts
+        for place, facts in target.place.staged().items()
+        if facts.modified < now - keep.retention
+    }
+    unused, unused_part = unused_files(table, uri, target.place.files(), staged, keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
     return MaintenancePlan(
         target.name,
@@ -186,10 +191,15 @@ def _opens(place: TablePlace, version: int) -> bool:
 
 
 def unused_files(
-    table: DeltaTable, uri: str, files: Mapping[str, FileFacts], keep: timedelta
+    table: DeltaTable,
+    uri: str,
+    files: Mapping[str, FileFacts],
+    staged: Mapping[str, FileFacts],
+    keep: timedelta,
 ) -> tuple[tuple[str, ...], Part]:
     """The places of data files that no version within the retention has, and the numbers. `files`
-    is the listing of the table's folder.
+    is the listing of the table's folder, `staged` what writers that died that long ago have not
+    given its name yet, which no listing of delta-rs tells.
 
     Which they are says delta-rs, by VACUUM's rules (full): files that the log removed longer ago
     than the retention, and files that it never knew, as writers leave them that died before their
@@ -201,8 +211,9 @@ def unused_files(
         -(-keep // _HOUR), dry_run=True, enforce_retention_duration=False, full=True
     )
     places = {name_below(uri, place): place for place in files}
-    going = tuple(places[name] for name in sorted(names) if name in places)
+    going = (*(places[name] for name in sorted(names) if name in places), *staged)
     data = {place: files[place] for name, place in places.items() if not name.startswith(_LOG)}
+    data |= staged
     reason = f"files that are no part of the table since {duration_text(keep)}"
     return going, Part.of_files(Work.UNUSED_FILES, data, going, reason)
 
