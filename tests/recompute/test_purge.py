@@ -14,15 +14,18 @@ from deltalake import DeltaTable, write_deltalake
 from tests.kit.decoded import files_holding
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
+from tests.storage.s3 import copy_to_store, put_folder, s3_server
 from tidemark.errors import ErasureRefused, ErasureUnproven
 from tidemark.gold.views import write_views
 from tidemark.operators.lookups import copies_of, copy_of_number
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
 from tidemark.runs.lookups import copy_lookups, note_copies, why_to_copy
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import write_checkpoint
 
 PERSON = "person-7Qx2mVb9LkTz4WcRf8HsJd1Np6Yg3UeA"
@@ -282,6 +285,22 @@ def test_what_a_killed_writer_had_not_renamed_yet_goes_too(place: Place) -> None
     assert planned_purge(place.pipeline, place.warehouse, NOW) == {"ops": 1, "results": 1}
     purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
     assert files_holding(place.root, PERSON) == []
+
+
+@pytest.mark.slow
+def test_objects_that_s3a_keeps_for_folders_are_nothing_that_has_to_go(place: Place) -> None:
+    root = "s3://lake/root"
+    with s3_server() as options:
+        copy_to_store(place.root, root, options)
+        for folder in ("", "bronze/1/", "checkpoints/per_10m/2/state/"):
+            put_folder(options, f"root/clicks/{folder}")
+        settings = Settings(root=root, pipelines="p", storage_options=options)
+        warehouse = Warehouse.of("clicks", settings)
+        own = (warehouse.places.result("own"),)
+        check_folder(warehouse)
+        purge(CHANGE, place.pipeline, warehouse, own, NOW)
+        assert planned_purge(place.pipeline, warehouse, NOW) == {"results": 1}
+        assert warehouse.bronze.existing().to_pyarrow_table().num_rows == 4
 
 
 def test_a_table_with_deletion_vectors_is_left_alone(place: Place) -> None:

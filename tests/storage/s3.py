@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from tidemark.storage.files import write_bytes
 
@@ -88,6 +88,12 @@ def make_bucket(url: str) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def put_folder(options: dict[str, str], name: str) -> None:
+    """An object whose name ends in a slash, as S3A makes of a folder and obstore cannot."""
+    url = f"{options['AWS_ENDPOINT_URL']}/lake/{quote(unquote(name))}"
+    urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT")).close()
 
 
 def copy_to_store(folder: Path, uri: str, options: dict[str, str]) -> None:

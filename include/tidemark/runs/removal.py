@@ -22,7 +22,6 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.storage.delta.ops_place import note_moved
 from tidemark.storage.files import (
-    list_files,
     list_folder,
     name_below,
     remove_files,
@@ -75,7 +74,7 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
             f"{other} reads {place}, which would be gone. {_UNTOUCHED} Let it read another place, "
             "or remove it first."
         )
-    found = sorted(list_files(folder, warehouse.options).items())
+    found = sorted(warehouse.file_at(folder).real_files().items())
     if because := why_not_to_clear(warehouse, (name_below(folder, place) for place, _ in found)):
         raise RemovalRefused(f"{because} {_UNTOUCHED}")
     sizes: dict[str, tuple[int, int]] = {}

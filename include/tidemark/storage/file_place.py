@@ -22,6 +22,7 @@ from tidemark.storage.files import (
     read_bytes,
     read_tagged,
     remove_files,
+    stat_files,
 )
 
 Fence = Callable[[], None]
@@ -183,6 +184,17 @@ class FilePlace:
         if whole is not None:
             return {uri: facts for uri, facts in whole.items() if uri.startswith(f"{place}/")}
         return asked_once("files", place, lambda: list_files(place, self.options))
+
+    def real_files(self) -> dict[str, FileFacts]:
+        """`files`, without what S3A keeps for a folder: an object `folder/` of no bytes, which is
+        listed as a file `folder` and cannot be read or removed by that name."""
+        found = self.files()
+        if is_local(self.uri):
+            return found
+        empty = {uri for uri, facts in found.items() if not facts.size}
+        asked = empty - {uri.rpartition("/")[0] for uri in found} - {self.uri.rstrip("/")}
+        there = {uri for uri, facts in stat_files(asked, self.options).items() if facts is not None}
+        return {uri: facts for uri, facts in found.items() if uri not in empty or uri in there}
 
     def staged(self) -> dict[str, FileFacts]:
         """What `list_staged` says of this folder."""

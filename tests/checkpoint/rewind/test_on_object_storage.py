@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pytest
@@ -15,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.checkpoint.archives import answers, land_listed, unpack
 from tests.checkpoint.rewind.queries import done
 from tests.checkpoint.rewind.sinks import BASE, LAST, bytes_of, with_sinks
-from tests.storage.s3 import s3_server
+from tests.storage.s3 import put_folder, s3_server
 from tidemark.checkpoint.rewind.apply import apply_plan
 from tidemark.checkpoint.rewind.plan import plan_rewind
 from tidemark.checkpoint.rewind.read import list_checkpoint, read_for_rewind
@@ -121,12 +119,6 @@ def test_a_local_checkpoint_goes_back_and_comes_back_with_a_sink_and_a_backup_on
             done("restore", backup, "--checkpoint", made.checkpoint, *more)
             assert sink.newest(made.query_id) == LAST
             assert bytes_of(made.checkpoint) == before
-
-
-def put_folder(options: dict[str, str], name: str) -> None:
-    """An object whose name ends in a slash, as S3A makes of a folder and obstore cannot."""
-    url = f"{options['AWS_ENDPOINT_URL']}/lake/{quote(unquote(name))}"
-    urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT")).close()
 
 
 def contents(place: FilePlace) -> dict[str, bytes]:

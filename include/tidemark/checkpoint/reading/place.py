@@ -11,7 +11,7 @@ from tidemark.errors import NotACheckpoint, StorageUnavailable
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileFacts, stat_files
+from tidemark.storage.files import FileFacts
 
 # What the engine makes in a checkpoint's folder (StreamingCheckpointConstants). A folder with one
 # of them is taken for a checkpoint, so that one that lost the others can be judged.
@@ -39,22 +39,10 @@ def checkpoint_files(place: FilePlace) -> dict[str, FileFacts]:
 
 
 def named_files(place: FilePlace) -> dict[str, FileFacts]:
-    """All files below a folder, by their names below it.
-
-    S3A keeps a folder as an object `folder/` of no bytes, which is listed as a file `folder` and
-    cannot be read or removed by that name: it is left out.
-    """
+    """All files below a folder, by their names below it."""
     base = _path(place.uri).rstrip("/")
-    found = {_path(uri).removeprefix(f"{base}/"): facts for uri, facts in place.files().items()}
-    found.pop(base, None)
-    if is_local(place.uri):
-        return found
-    folders = {name.rpartition("/")[0] for name in found}
-    empty = {name for name, facts in found.items() if not facts.size}
-    looked_for = {place.below(name): name for name in empty - folders}
-    there = stat_files(looked_for, place.options)
-    files = {looked_for[uri] for uri, facts in there.items() if facts is not None}
-    return {name: facts for name, facts in found.items() if name not in empty or name in files}
+    found = place.real_files().items()
+    return {_path(uri).removeprefix(f"{base}/"): facts for uri, facts in found}
 
 
 def looks_like_checkpoint(inside: Mapping[str, bool]) -> bool:

@@ -235,7 +235,7 @@ def _files(warehouse: Warehouse) -> dict[str, _File]:
     writer has not given its name yet is one too."""
     folder = warehouse.places.folder
     place = warehouse.file_at(folder)
-    found = place.files() | place.staged()
+    found = place.real_files() | place.staged()
     return dict(
         sorted((name_below(folder, place), _File(place, facts)) for place, facts in found.items())
     )

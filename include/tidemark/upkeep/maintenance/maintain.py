@@ -73,7 +73,7 @@ def plan_generations(
             is_lost = number > max(used, left) and checkpoint.last_batch("commits") is not None
             if number == used or is_lost:
                 continue
-            if not (files := warehouse.file_at(checkpoint.uri).files()):
+            if not (files := warehouse.file_at(checkpoint.uri).real_files()):
                 continue
             written = [facts.modified for facts in files.values()]
             last = max(written if begun is None else [begun, *written])

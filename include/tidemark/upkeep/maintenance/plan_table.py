@@ -133,7 +133,8 @@ def plan_table(
         for place, facts in target.place.staged().items()
         if facts.modified < now - keep.retention
     }
-    unused, unused_part = unused_files(table, uri, target.place.files(), staged, keep.retention)
+    files = target.place.real_files()
+    unused, unused_part = unused_files(table, uri, files, staged, keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
     return MaintenancePlan(
         target.name,
