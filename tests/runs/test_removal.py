@@ -119,6 +119,17 @@ def test_what_came_behind_the_plan_is_asked_under_the_lease(tmp_path: Path) -> N
     assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
 
 
+def test_what_a_pipeline_may_read_whose_file_is_invalid_stays(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    source = {**clicks()["source"], "files": "clicks/per_10m/gold/*.json"}
+    other = Place(place.root, clicks(source=source), "views").write_file()
+    other.write_text(other.read_text().replace("10 minutes", "1 month"))
+    with pytest.raises(RemovalRefused) as refused:
+        plan_removal("clicks", place.settings)
+    assert str(refused.value).startswith(f"{other} is invalid, so that nobody can tell what it")
+    assert "Nothing was removed. Correct it (`tidemark validate`)" in str(refused.value)
+
+
 @pytest.mark.slow
 def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -> None:
     place = written(tmp_path / "root")

@@ -261,6 +261,8 @@ def test_what_would_not_be_exact_is_refused_and_changes_nothing(tmp_path: Path) 
     source = {**clicks()["source"], "files": "clicks/per_10m/gold/*.json"}
     other = Place(place.root, clicks(source=source), "views").write_file()
     refused("views reads")
+    other.write_text(other.read_text().replace("10 minutes", "1 month"))
+    refused("is invalid, so that nobody can tell what it reads")
     other.unlink()
     lookup = {"rates": {"table": "clicks/per_10m/gold", "on": "key", "columns": {"x": "string"}}}
     table = {**clicks()["tables"]["per_10m"], "measures": {"x": "max(rates.x)"}}

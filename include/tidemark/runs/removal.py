@@ -69,11 +69,8 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
             f"{if_no_more(warehouse, readers)}"
         )
     folder = warehouse.places.folder
-    for other, place in read_below(folder, settings):
-        raise RemovalRefused(
-            f"{other} reads {place}, which would be gone. {_UNTOUCHED} Let it read another place, "
-            "or remove it first."
-        )
+    for why, way_out in read_below(folder, settings):
+        raise RemovalRefused(f"{why} {_UNTOUCHED} {way_out}")
     found = sorted(warehouse.file_at(folder).real_files().items())
     if because := why_not_to_clear(warehouse, (name_below(folder, place) for place, _ in found)):
         raise RemovalRefused(f"{because} {_UNTOUCHED}")
@@ -108,12 +105,20 @@ def noted_readings(pipeline: str, settings: Settings) -> Iterator[tuple[str, Oth
 
 
 def read_below(folder: str, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Which pipelines of the files read what lies in a folder, as their source or a lookup."""
-    for one in load_pipelines(settings.pipelines_folder)[0]:
+    """Which pipelines of the files read what lies in a folder, as their source or a lookup, or may
+    do so, as their file is invalid; each with the way out."""
+    found, invalid = load_pipelines(settings.pipelines_folder)
+    for one in found:
         places = Places(settings.root, one.name)
         named = (one.source.named_place, *(lookup.place for lookup in one.lookup.values()))
         read = (places.source(place) for place in named if place)
-        yield from ((one.name, place) for place in read if is_below(place, folder))
+        for place in read:
+            if is_below(place, folder):
+                why = f"{one.name} reads {place}, which would be gone."
+                yield why, "Let it read another place, or remove it first."
+    for error in invalid:
+        why = f"{error.file} is invalid, so that nobody can tell what it reads."
+        yield why, "Correct it (`tidemark validate`), or take it away."
 
 
 def remove(removal: Removal, settings: Settings, run_id: str) -> Removal:

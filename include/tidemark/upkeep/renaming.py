@@ -202,8 +202,8 @@ def _reasons(
             "join first (`tidemark migrate`), and one with it afterwards. "
             f"{if_no_more(warehouse, readers)}"
         )
-    for other, place in read_below(folder, settings):
-        yield f"{other} reads {place}, which would be gone. Let it read another place first."
+    for read in read_below(folder, settings):
+        yield " ".join(read)
     if because := why_not_to_clear(warehouse, names, "rename"):
         yield because
     if state := next((name for name in names if _STATE_BY_PATH in name), None):
