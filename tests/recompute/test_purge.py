@@ -12,6 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.decoded import files_holding
+from tests.kit.erasing import erase_warm
+from tests.kit.killed import killed
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
 from tests.storage.s3 import copy_to_store, put_folder, s3_server
@@ -21,6 +23,7 @@ from tidemark.operators.lookups import copies_of, copy_of_number
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.recompute.erase.change import Erasure
 from tidemark.recompute.erase.purge import check_folder, planned_purge, purge
+from tidemark.recompute.erase.record import keep_erasure, record_erasure
 from tidemark.runs.lookups import copy_lookups, note_copies, why_to_copy
 from tidemark.runs.unfinished_act import stop_for, unfinished_act
 from tidemark.storage.delta.appended import first_append
@@ -178,6 +181,46 @@ def test_views_that_a_fence_of_gold_leaves_behind_stay(tmp_path: Path) -> None:
     # Noted is noted.
     write_views(place.pipeline.tables, place.warehouse, note=True)
     assert place.warehouse.view("per_10m", "busy").existing().version() == view.version()
+
+
+def with_view(root: Path) -> Place:
+    """A published table whose view is of another version of gold: the lease was taken over."""
+    content = clicks()
+    content["tables"]["per_10m"] |= {"views": {"busy": {"having": "total > 1"}}}
+    content["tables"]["per_10m"]["measures"] = {"total": "sum(amount)"}
+    place = Place(root, content)
+    windows = place.windows()
+    windows.change(window(at(10), 2, key="a", total=2))
+    windows.publish_at(at(12))
+    for of in (place.places.bronze, place.places.rejects):
+        write_deltalake(of, DAYS.slice(0, 1))
+    write_views(place.pipeline.tables, place.warehouse, note=True)
+    fence_tables(pipeline_tables(place.pipeline, place.warehouse), 2)
+    stop_for(place.warehouse, CHANGE.act)
+    return place
+
+
+def test_views_stay_where_an_erasure_was_killed_while_it_removed_files(tmp_path: Path) -> None:
+    place = with_view(tmp_path / "root")
+    keep_erasure(CHANGE, place.warehouse)
+    record_erasure(CHANGE, place.warehouse)
+    with killed("before", "plan of an erasure removed"):
+        assert erase_warm(None, place).error is not None  # type: ignore[arg-type]
+    fence_tables(pipeline_tables(place.pipeline, place.warehouse), 9)
+    # It needs no session any more.
+    result = erase_warm(None, place)  # type: ignore[arg-type]
+    assert result.error is None
+    assert unfinished_act(place.warehouse) is None
+    view = place.warehouse.view("per_10m", "busy").existing()
+    assert view.to_pyarrow_table().num_rows == 1
+
+
+def test_a_view_goes_of_whose_log_a_killed_erasure_removed_a_part(tmp_path: Path) -> None:
+    place = with_view(tmp_path / "root")
+    view = Path(place.places.view("per_10m", "busy"))
+    (view / "_delta_log" / f"{0:020}.json").unlink()
+    purge(CHANGE, place.pipeline, place.warehouse, own(place), NOW)
+    assert not any(path.is_file() for path in view.rglob("*"))
 
 
 def test_rows_of_ops_stay_without_what_they_tell_of_values(place: Place) -> None:

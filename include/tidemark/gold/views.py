@@ -79,8 +79,11 @@ def write_views(tables: Mapping[str, Table], warehouse: Warehouse, note: bool = 
 
 
 def is_of_gold(place: TablePlace, gold: DeltaTable) -> bool:
-    """Is a view what its table's gold is at this version?"""
-    view = place.open()
+    """Is a view what its table's gold is at this version? A damaged one is not."""
+    try:
+        view = place.open()
+    except DataDamaged:
+        return False
     return view is not None and view.transaction_version(_GOLD) == gold.version()
 
 

@@ -10,9 +10,9 @@ The life of an erasure, under the pipeline's lease:
    digests where such rows are to be rejected, and stop the pipeline: nothing else of it runs until
    8;
 4. one commit for each table that rows go of (`recompute/erase/record.py`);
-5. each table begins a generation from bronze, and its views follow;
+5. each table begins a generation from bronze;
 6. the ledger gets a line and `ops/upkeep` a row, all is looked at again, and its record is kept;
-7. all goes that held the rows before (`recompute/erase/purge.py`), and the plan;
+7. views follow, and all goes that held the rows before (`recompute/erase/purge.py`), and the plan;
 8. the pipeline goes on.
 Killed anywhere after 3, a repetition finishes what the plan says. There is no way back.
 """
@@ -158,6 +158,10 @@ def _work(act: JobAct[EraseRequest], done: ErasedSoFar) -> None:
                 _carry_out(act, spark, change, done)
             with progress.stage("remove what held them"):
                 note_copies(run)
+                # One that cannot be selected is no longer what gold is, and goes with what held the
+                # rows. Of the others a takeover's fence of gold makes no such one.
+                with suppress(ViewBroken):
+                    write_views(run.pipeline.tables, run.warehouse, note=True)
                 now = datetime.now(UTC)
                 young = purge(change, run.pipeline, run.warehouse, _own(act), now)
                 forget_plan(change, run.warehouse)
@@ -172,10 +176,6 @@ def _carry_out(
     with act.progress.stage("take rows out"):
         take_out(change, run.warehouse)
     begin_generations(act, spark, change, done)
-    # One that cannot be selected is no longer what gold is, and goes with what held the rows. Of
-    # the others a takeover's fence of gold makes no such one.
-    with suppress(ViewBroken):
-        write_views(run.pipeline.tables, run.warehouse, note=True)
     account_for(change, run.warehouse, datetime.now(UTC))
     prove(change, run.pipeline, run.warehouse)
     record_erasure(change, run.warehouse)
