@@ -103,6 +103,20 @@ def test_rows_put_back_into_the_other_bronze_are_refused_where_a_join_would_coun
     assert found.gold.version() == version
 
 
+def test_rows_by_hand_behind_the_year_9999_are_refused_as_such_that_are_not_known(
+    tmp_path: Path,
+) -> None:
+    """Milliseconds that somebody took for seconds, say."""
+    found = joined(tmp_path, CLOSE)
+    rows = found.bronze.to_pyarrow_table()
+    at = rows.schema.get_field_index("ordered")
+    far = pa.array([1_782_900_000_000 * 1_000_000], pa.int64()).cast(rows.schema.field(at).type)
+    rows = rows.slice(0, 1).set_column(at, rows.schema.field(at), far)
+    write_deltalake(found.other.places.bronze, rows, mode="append")
+    with pytest.raises(AcceptanceRefused, match="or such as its log does not tell"):
+        found.told()
+
+
 def test_rows_that_went_from_the_other_bronze_are_accepted_also_of_open_windows(
     tmp_path: Path,
 ) -> None:

@@ -202,6 +202,14 @@ def _adding_since(bronze: Loss, column: str, first_ms: int) -> HandCommit | None
         for added in () if commit.removed else commit.added:
             stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
             newest = stats.get("maxValues", {}).get(column)
-            if newest is None or epoch_ms(utc_instant(newest)) >= first_ms:
+            if newest is None or not _is_before(newest, first_ms):
                 return commit
     return None
+
+
+def _is_before(told: str, first_ms: int) -> bool:
+    """Of a time as a log tells it; of one behind the year 9999, or before 1, nobody can tell."""
+    try:
+        return epoch_ms(utc_instant(told)) < first_ms
+    except ValueError:
+        return False
