@@ -119,6 +119,15 @@ def test_what_came_behind_the_plan_is_asked_under_the_lease(tmp_path: Path) -> N
     assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
 
 
+def test_what_can_be_no_pipeline_is_not_looked_into_for_notes(tmp_path: Path) -> None:
+    """`lost+found` of a disk may be read by root alone; here by nobody."""
+    place = written(tmp_path / "root")
+    inner = place.root / "lost+found" / "bronze.readers" / "clicks.per_10m.json"
+    inner.parent.mkdir(parents=True)
+    inner.write_text("no note")
+    assert [name for name, _ in plan_removal("clicks", place.settings).reads] == ["views"]
+
+
 def test_what_a_pipeline_may_read_whose_file_is_invalid_stays(tmp_path: Path) -> None:
     place = written(tmp_path / "root")
     source = {**clicks()["source"], "files": "clicks/per_10m/gold/*.json"}

@@ -18,6 +18,7 @@ from tidemark.pipeline.granted import is_below
 from tidemark.pipeline.load import load_pipelines, pipeline_files
 from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import OPS_TABLES, Places
+from tidemark.pipeline.problems import why_not
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.storage.delta.ops_place import note_moved
@@ -99,7 +100,9 @@ def _known(pipeline: str, settings: Settings) -> Warehouse:
 def noted_readings(pipeline: str, settings: Settings) -> Iterator[tuple[str, OtherReader]]:
     """Whose bronze tables of a pipeline are noted to join with."""
     for name, is_folder in sorted(list_folder(settings.root, settings.storage_options).items()):
-        if is_folder:
+        # As `lost+found`, which only root may read.
+        is_none = why_not(check_folder_name, name, "pipeline")
+        if is_folder and not is_none:
             readers = other_readers(Warehouse.of(name, settings))
             yield from ((name, one) for one in readers if one.pipeline == pipeline)
 
