@@ -227,7 +227,8 @@ class ErasureUnfinished(TidemarkError):
 
 class ErasedUntold(TidemarkError):
     """An erasure rejects rows that come again, and nobody can say which they are: the key is not
-    there, or another, or a column is not. Nothing is read until it is."""
+    there, or another, or a column is not, or its record cannot be read. Nothing is read until it
+    is."""
 
 
 class ReplayRefused(TidemarkError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,28 @@ def test_what_cannot_be_told_stops(place: Place, changes: dict[str, Any], words:
     assert words in str(failed.value)
     assert str(failed.value).endswith(f"takes `again` out of {record_place(place.warehouse, '1')}.")
     assert KEY not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: text.index('"again"')].rstrip() + "}",
+        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: "\xff",
+    ],
+    ids=["a comma is left", "of a newer version", "no UTF-8"],
+)
+def test_a_record_that_cannot_be_read_stops_and_is_named(
+    place: Place, damage: Callable[[str], str]
+) -> None:
+    recorded(place, "1", kept(BY_KEY, "string", "x"))
+    file = Path(record_place(place.warehouse, "1"))
+    file.write_bytes(damage(file.read_text()).encode("latin-1"))
+    with pytest.raises(ErasedUntold) as failed:
+        asked(place)
+    assert str(failed.value).startswith(f"{file} cannot be read as the record of an erasure (")
+    assert "\n" not in str(failed.value)
+    assert not failed.value.retry_can_help
 
 
 def test_a_source_that_is_followed_by_now_stops(place: Place) -> None:

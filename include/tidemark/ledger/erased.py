@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, ValidationError
 
+from tidemark.errors import ErasedUntold
 from tidemark.judge.erased import Columns
 from tidemark.storage.result_file import Facts
 from tidemark.storage.warehouse import Warehouse
@@ -41,8 +42,17 @@ def record_place(warehouse: Warehouse, act: str) -> str:
 
 
 def erasures(warehouse: Warehouse) -> Iterator[Erased]:
-    """Those that were made, oldest first."""
+    """Those that were made, oldest first. ErasedUntold where a record cannot be read."""
     folder = warehouse.file_at(warehouse.places.erasures)
     for name in sorted(folder.names()):
-        if name.endswith(_RECORD):
+        if not name.endswith(_RECORD):
+            continue
+        try:
             yield Erased.model_validate_json(folder.read(name))
+        except ValidationError as error:
+            raise ErasedUntold(
+                f"{folder.below(name)} cannot be read as the record of an erasure "
+                f"({error.errors()[0]['msg']}), so nobody can tell which rows it rejects. Nothing "
+                "was read. Mend it: all but `again` has to stay; or put it back from a backup. A "
+                "newer Tidemark may have written it."
+            ) from error
