@@ -580,6 +580,21 @@ def test_rows_that_come_while_old_ones_are_dropped_stay(tmp_path: Path) -> None:
     assert found(known, "clicks") == ["meanwhile", "young"]
 
 
+@pytest.mark.slow
+def test_what_is_kept_for_longer_than_there_were_years_is_kept_for_ever(tmp_path: Path) -> None:
+    ever = timedelta(days=1_000_000)
+    keep = Maintenance(log_retention=ever, ops_retention=ever, result_retention=ever)
+    place = Place(tmp_path)
+    bronze(place, now())
+    ended(place, "run")
+    Path(place.places.result("run")).parent.mkdir(exist_ok=True)
+    Path(place.places.result("run")).write_text("{}")
+    settings = place.settings.model_copy(update={"maintenance": keep})
+    plans = plan_maintenance(place.pipeline, settings, now())
+    assert {plan.name for plan in plans} >= {"bronze", "ops/runs", "results"}
+    assert all(map(nothing_is_due, plans))
+
+
 def test_result_files_go_by_their_age() -> None:
     instant = datetime(2026, 7, 1, tzinfo=UTC)
     ages = {"/r/a.json": 31, "/r/b.json": 29}

@@ -173,6 +173,7 @@ def _rows(batches: Batches) -> list[dict[str, Any]]:
         ("5 days", "90 days", 2),
         ("98 days", "90 days", 3),
         ("1 hour", "1 hour", 0),
+        ("1000000 days", "90 days", 4),
     ],
 )
 def test_the_longer_of_the_file_and_what_a_run_has_taken_counts(

@@ -76,6 +76,14 @@ def instant_of(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+def earlier(instant: datetime, length: timedelta) -> datetime:
+    """The instant a length before one, in UTC: the first that there is where it would be none."""
+    try:
+        return instant - length
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
 def known_instant(milliseconds: object) -> datetime | None:
     """The instant of what others wrote as milliseconds since 1970, in UTC; None where that is no
     whole number, or lies in no year from 1 to 9999."""

@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from tidemark.errors import MaintenanceRefused
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import earlier, epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
@@ -188,7 +188,7 @@ def with_old_rejects(
     asked, ran = pipeline.keep_rejects, taken and taken.pipeline.keep_rejects
     if not asked or not ran or ended is None:
         return plan
-    before = now - max(asked, ran)
+    before = earlier(now, max(asked, ran))
     known, batch = dataset_of(rejects, f"_batch <= {ended}"), ds.field("_batch")
     is_old = (batch <= ended) & (ds.field("_batch_time") < pa.scalar(before, TIME))
     last = pc.max(known.to_table(["_batch"], filter=is_old)["_batch"]).as_py()
@@ -212,7 +212,7 @@ def _plans_of_ops(
     longer than readers of a version take.
     """
     keep = settings.maintenance.model_copy(update={"log_retention": settings.maintenance.retention})
-    before = now - keep.ops_retention
+    before = earlier(now, keep.ops_retention)
     old = f"written before {instant_text(epoch_ms(before))}"
     published = last_published(pipeline, warehouse)
     rules: tuple[tuple[OpsPlace, Callable[[DeltaTable], ds.Expression | None], str], ...] = (
@@ -237,7 +237,8 @@ def plan_results(
 ) -> MaintenancePlan:
     """The result files that nobody will read any more: last written longer ago than `keep`, by the
     listing of their folder. Pure."""
-    going = tuple(sorted(place for place, facts in files.items() if facts.modified < now - keep))
+    before = earlier(now, keep)
+    going = tuple(sorted(place for place, facts in files.items() if facts.modified < before))
     reason = f"written more than {duration_text(keep)} ago"
     part = Part.of_files(Work.RESULT_FILES, files, going, reason)
     return MaintenancePlan("results", uri, (part,), remove=going)

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.instants import earlier
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.commits import last_append
@@ -64,7 +65,8 @@ def plan_log(
     entries = {place: (place.rpartition("/")[2], facts) for place, facts in files.items()}
     commits = _versions(_COMMIT, entries)
     checkpoints = _versions(_CHECKPOINT, entries)
-    young = [v for v, modified in commits.items() if modified >= now - keep]
+    before = earlier(now, keep)
+    young = [v for v, modified in commits.items() if modified >= before]
     kept_from = min([needed_from, *young])
     base = max((version for version in checkpoints if version <= kept_from), default=None)
     numbered = sorted(
