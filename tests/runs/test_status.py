@@ -17,7 +17,14 @@ from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
 from tests.runs.pipelines import BEGAN, begun, bronze, checked, ended, housekept, windows_of
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
-from tidemark.errors import ChecksFailed, LeaseHeld, LinkLoop, RunFailed, TableMismatch
+from tidemark.errors import (
+    ChecksFailed,
+    LeaseHeld,
+    LinkLoop,
+    NoteUnreadable,
+    RunFailed,
+    TableMismatch,
+)
 from tidemark.gold.pins import Late
 from tidemark.gold.published import publish_note
 from tidemark.runs import losses
@@ -26,7 +33,13 @@ from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
 from tidemark.runs.status.recent_runs import counted_once, recent_runs
 from tidemark.runs.status.recorded_status import all_statuses, record_status
 from tidemark.runs.status.state import PipelineState
-from tidemark.runs.unfinished_act import ActKind, PipelineAct, stop_for
+from tidemark.runs.unfinished_act import (
+    ActKind,
+    PipelineAct,
+    check_no_unfinished_act,
+    stop_for,
+    unfinished_mark,
+)
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import ReplayedNote, as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
@@ -546,3 +559,20 @@ def test_changes_that_are_being_followed_are_finished_by_the_next_run(place: Pla
     assert state(place) is PipelineState.STOPPED
     stop_for(place.warehouse, PipelineAct(ActKind.RETRACTION, ACT))
     assert "no run starts" in told(place).next_step
+
+
+@pytest.mark.parametrize(
+    "content", [b"", bytes(40), b"compaction 20270101T000000Z", b"erasure ", b"\xff\xfe"]
+)
+def test_a_mark_that_does_not_say_which_act_was_begun_is_none_of_a_rewind(
+    place: Place, content: bytes
+) -> None:
+    """A power loss may leave such a file, and a newer version knows other acts."""
+    windows_of(place)
+    mark = Path(unfinished_mark(place.warehouse))
+    mark.parent.mkdir(parents=True)
+    mark.write_bytes(content)
+    with pytest.raises(NoteUnreadable) as unreadable:
+        check_no_unfinished_act(place.warehouse)
+    assert str(unreadable.value).startswith(f"{mark} does not say which act of clicks was begun")
+    assert str(unreadable.value) in told(place).next_step

@@ -15,6 +15,7 @@ from enum import StrEnum
 from tidemark.commit_point import commit_point
 from tidemark.errors import (
     ErasureUnfinished,
+    NoteUnreadable,
     RenameUnfinished,
     RepartitionUnfinished,
     ReplayUnfinished,
@@ -102,18 +103,30 @@ def rewind_folder(warehouse: Warehouse, rewind: str) -> FilePlace:
 
 
 def unfinished_act(warehouse: Warehouse) -> PipelineAct | None:
-    """The act that was begun and not finished; None where there is none."""
+    """The act that was begun and not finished; None where there is none. NoteUnreadable where the
+    file does not say which one it is."""
     place = unfinished_mark(warehouse)
     noted = asked_once("mark", place, lambda: _noted(place, warehouse))
     if noted is None:
         return None
-    kind, _, name = noted.rpartition(" ")
-    return PipelineAct(ActKind(kind or ActKind.REWIND), name)
+    kind, _, name = noted.decode(errors="replace").rstrip("\r\n").rpartition(" ")
+    kind = kind or ActKind.REWIND
+    # An empty one, or one of zeros, is of a machine that went down.
+    if kind not in [*ActKind] or not name.isprintable() or name.strip("\ufffd") == "":
+        raise NoteUnreadable(
+            f"{place} does not say which act of {warehouse.places.pipeline} was begun and not "
+            f"finished ({noted[:60]!r}). Nothing was written, and no run starts. A newer Tidemark "
+            "may have written it: that one finishes the act. Else write there what it said, the "
+            "kind and the id of the act (`erasure ID`; of a rewind the id alone): the plan of one "
+            "that was begun is `change.json` in the newest folder below `rewinds`, `retractions`, "
+            "`replays` or `erasures`."
+        )
+    return PipelineAct(ActKind(kind), name)
 
 
-def _noted(place: str, warehouse: Warehouse) -> str | None:
+def _noted(place: str, warehouse: Warehouse) -> bytes | None:
     try:
-        return read_bytes(place, warehouse.options).decode()
+        return read_bytes(place, warehouse.options)
     except FileMissing:
         return None
 
