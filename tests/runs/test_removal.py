@@ -119,6 +119,14 @@ def test_what_came_behind_the_plan_is_asked_under_the_lease(tmp_path: Path) -> N
     assert not any(path.is_file() for path in Path(place.places.folder).rglob("*"))
 
 
+def test_its_folder_is_gone_so_that_another_pipeline_may_get_the_name(tmp_path: Path) -> None:
+    place = written(tmp_path / "root")
+    # What a killed writer left, which no listing tells.
+    Path(f"{place.places.status}#1").write_text("{}")
+    remove(plan_removal("clicks", place.settings), place.settings, "removing")
+    assert not Path(place.places.folder).exists()
+
+
 def test_what_can_be_no_pipeline_is_not_looked_into_for_notes(tmp_path: Path) -> None:
     """`lost+found` of a disk may be read by root alone; here by nobody."""
     place = written(tmp_path / "root")

@@ -9,7 +9,9 @@ anywhere, a repetition finds what is left by it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import RemovalRefused
@@ -20,6 +22,7 @@ from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import OPS_TABLES, Places
 from tidemark.pipeline.problems import why_not
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.runs.own_folder import why_not_to_clear
 from tidemark.storage.delta.ops_place import note_moved
 from tidemark.storage.files import (
@@ -72,7 +75,8 @@ def plan_removal(pipeline: str, settings: Settings) -> Removal:
     folder = warehouse.places.folder
     for why, way_out in read_below(folder, settings):
         raise RemovalRefused(f"{why} {_UNTOUCHED} {way_out}")
-    found = sorted(warehouse.file_at(folder).real_files().items())
+    there = warehouse.file_at(folder)
+    found = sorted((there.real_files() | there.staged()).items())
     if because := why_not_to_clear(warehouse, (name_below(folder, place) for place, _ in found)):
         raise RemovalRefused(f"{because} {_UNTOUCHED}")
     sizes: dict[str, tuple[int, int]] = {}
@@ -164,3 +168,7 @@ def _remove(warehouse: Warehouse, name: str) -> None:
         remove_folder(place, warehouse.options)
     else:
         remove_files([place], warehouse.options)
+    if name == _LEASE and is_local(place):
+        # Another pipeline may get the name (`tidemark rename`).
+        with suppress(OSError):
+            Path(local_path(place)).parent.rmdir()
