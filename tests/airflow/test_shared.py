@@ -195,6 +195,12 @@ def test_pipelines_of_a_schedule_share_a_dag_and_their_own_ones_have_none(
     assert all(task.doc_md for task in dag.tasks)
 
 
+def test_a_shared_dag_takes_no_backfill_of_airflow_s(shared: Shared) -> None:
+    dags = pipeline_dags(session="shared")
+    assert dags[HOURLY].allowed_run_types == dags["hits"].allowed_run_types
+    assert "backfill" not in {kind.value for kind in dags[HOURLY].allowed_run_types or ()}
+
+
 def test_without_a_shared_session_each_pipeline_has_its_schedule(shared: Shared) -> None:
     dags = pipeline_dags()
     assert dags["hits"].schedule == "@hourly"

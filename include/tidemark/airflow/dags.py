@@ -16,6 +16,7 @@ from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.maintenance import maintenance_dag
 from tidemark.airflow.recompute import recompute_dags
 from tidemark.airflow.shared import shared_dag
+from tidemark.airflow.stream import RUN_TYPES
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
@@ -34,9 +35,6 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 # A run picks up everything that is new, so missed schedules are never made up for (no catchup),
 # and any date in the past will do.
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# An Airflow backfill would run the same checkpoint again, not reprocess history: the pipeline's
-# backfill Dag does that.
-RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 _LOG = logging.getLogger(__name__)
 # Of the ids of a pipeline's Dags.
 _SUFFIXES = ("", *DAG_SUFFIXES)

@@ -26,7 +26,14 @@ from tidemark.airflow.job import SubmitOperator, job_file
 from tidemark.airflow.metrics import gauge_run, gauge_source
 from tidemark.airflow.outcome import as_task_failure, log_lines, without_result
 from tidemark.airflow.pipeline_operator import started_by
-from tidemark.airflow.stream import OVER, StreamOperator, is_last_run, run_of, schedule_of
+from tidemark.airflow.stream import (
+    OVER,
+    RUN_TYPES,
+    StreamOperator,
+    is_last_run,
+    run_of,
+    schedule_of,
+)
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import upkeep_tasks
 from tidemark.airflow.watcher import SHARED_WATCHER, WatcherOperator
@@ -302,6 +309,7 @@ def shared_dag(
         description=f"{len(pipelines)} pipelines with one start of Spark",
         doc_md=f"Runs {names} with one start of Spark, each as it runs alone. A pipeline's own Dag "
         "runs it by hand.",
+        allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
         on_failure_callback=told.failed if told else None,
         on_success_callback=told.ended if told else None,
         **dag_arguments,

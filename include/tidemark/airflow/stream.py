@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tidemark.quality.validate import Validated
     from tidemark.runs.run import Run
 
+# Of a Dag that runs it. An Airflow backfill would run the same checkpoint again, not reprocess
+# history: the pipeline's backfill Dag does that.
+RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 _PUBLISHING = ("validate", "publish")
 OVER = ("skipped", "success")
 
