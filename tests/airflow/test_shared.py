@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
@@ -201,6 +202,37 @@ def test_a_shared_dag_takes_no_backfill_of_airflow_s(shared: Shared) -> None:
     assert "backfill" not in {kind.value for kind in dags[HOURLY].allowed_run_types or ()}
 
 
+def test_two_shared_dags_of_one_dag_file_have_names_of_their_own_or_are_refused(
+    shared: Shared, write_pipeline: Write, tmp_path: Path
+) -> None:
+    """Airflow would keep one of them, and run the pipelines of the other no more."""
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "orders.yaml").write_text(write_pipeline("orders", schedule="@hourly").read_text())
+    (tmp_path / "pipelines" / "orders.yaml").unlink()
+    file = tmp_path / "dags.py"
+
+    def parsed(arguments: str) -> DagBag:
+        file.write_text(
+            "from tidemark.airflow import pipeline_dags\n"
+            'made = [pipeline_dags(session="shared"),\n'
+            f'        pipeline_dags({str(more)!r}, session="shared"{arguments})]\n'
+            "for dags in made:\n    globals().update(dags)\n"
+        )
+        return DagBag(str(file))
+
+    for _ in range(2):
+        (error,) = parsed("").import_errors.values()
+        assert f"has made the Dag {HOURLY} already" in error
+    bag = parsed(', shared_name="more"')
+    assert not bag.import_errors
+    groups = {
+        name: {"hits", "visits", "orders"} & bag.dags[name].task_group.children.keys()
+        for name in (HOURLY, "shared-more-hourly")
+    }
+    assert groups == {HOURLY: {"hits", "visits"}, "shared-more-hourly": {"orders"}}
+
+
 def test_without_a_shared_session_each_pipeline_has_its_schedule(shared: Shared) -> None:
     dags = pipeline_dags()
     assert dags["hits"].schedule == "@hourly"
@@ -220,6 +252,9 @@ def test_without_a_shared_session_each_pipeline_has_its_schedule(shared: Shared)
 def test_a_shared_dag_is_named_by_its_schedule(
     schedules: tuple[str, str], ids: tuple[str, str]
 ) -> None:
+    assert tuple(shared_dag_id(one, "a team") for one in schedules) == tuple(
+        f"shared-a_team-{one}" for one in ids
+    )
     assert tuple(map(shared_dag_id, schedules)) == tuple(f"shared-{one}" for one in ids)
 
 

@@ -51,6 +51,7 @@ def pipeline_dags(
     on_recovery: Callback | Sequence[Callback] | None = None,
     root: str | Path | None = None,
     session: Literal["own", "shared"] = "own",
+    shared_name: str = "",
 ) -> dict[str, DAG]:
     """Six Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
     name, `NAME__backfill`, `NAME__migrate`, `NAME__rewind` and `NAME__retract`, which are started
@@ -67,7 +68,8 @@ def pipeline_dags(
 
     With `session="shared"` pipelines of one schedule run in one Dag, with one start of Spark
     (`shared_dag_id`); the stream of each has no schedule then, and runs by hand. A pipeline without
-    a schedule is in none.
+    a schedule is in none. Where an Airflow has several such calls, `shared_name` tells their Dags
+    apart: it goes into the ids.
 
     An invalid file is left out here, and `raise_invalid_pipelines` tells of it. A valid file of
     which no Dag can be made is left out too; the Dag processor's log tells why. What leaves none
@@ -104,7 +106,7 @@ def pipeline_dags(
             for then in alerts
         )
         told, common = (failures, recoveries), _common_arguments(arguments)
-        made.append(shared_dag(pipelines, used, task, told, schedule, common))
+        made.append(shared_dag(pipelines, used, task, told, schedule, common, shared_name))
     return {dag.dag_id: dag for dag in made if wanted in (None, dag.dag_id)}
 
 

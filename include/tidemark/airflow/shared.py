@@ -278,15 +278,16 @@ class SharedResultOperator(StreamOperator):
         tell_changed(self, context, result.run_id, {name: t.published for name, t in tables})
 
 
-def shared_dag_id(schedule: str) -> str:
-    """The id of the Dag of a schedule's pipelines: `shared-hourly`, `shared-x.10_x_x_x_x`; a long
-    one ends with a digest of the schedule."""
+def shared_dag_id(schedule: str, name: str = "") -> str:
+    """The id of the Dag of a schedule's pipelines: `shared-hourly`, `shared-x.10_x_x_x_x`, with a
+    name `shared-NAME-hourly`; a long one ends with a digest of the schedule."""
     schedule = " ".join(schedule.split())
-    text = "".join(_SIGNS.get(sign, sign) for sign in schedule)
+    named = f"{name}-{schedule}" if name else schedule
+    text = "".join(_SIGNS.get(sign, sign) for sign in named)
     dag_id = SHARED_PREFIX + re.sub(r"[^A-Za-z0-9_.-]", lambda sign: f"{ord(sign[0]):x}", text)
     if len(dag_id) <= _LONGEST_ID:
         return dag_id
-    digest = hashlib.sha256(schedule.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(named.encode()).hexdigest()[:8]
     return f"{dag_id[: _LONGEST_ID - 9]}-{digest}"
 
 
@@ -297,14 +298,18 @@ def shared_dag(
     alerts: tuple[Sequence[Alert], Sequence[Alert]],
     schedule: str,
     dag_arguments: dict[str, Any],
+    name: str = "",
 ) -> DAG:
     """The Dag of pipelines of one schedule, given by their files. `task` names the connection and
-    the files that tasks read; `alerts` are those of failures, and of recoveries."""
+    the files that tasks read; `alerts` are those of failures, and of recoveries. `name` goes into
+    its id. ValueError where the Dag file has made one of that id already."""
+    dag_id = shared_dag_id(schedule, name)
+    _check_not_made(dag_id)
     failures, recoveries = alerts
     told = SharedAlert(tuple(failures), tuple(recoveries)) if failures or recoveries else None
     names = ", ".join(f"`{one.name}`" for one in pipelines.values())
     with DAG(
-        dag_id=shared_dag_id(schedule),
+        dag_id=dag_id,
         schedule=schedule,
         description=f"{len(pipelines)} pipelines with one start of Spark",
         doc_md=f"Runs {names} with one start of Spark, each as it runs alone. A pipeline's own Dag "
@@ -327,6 +332,21 @@ def shared_dag(
         stream.followers = followers
         list(dag.tasks) >> WatcherOperator(task_id=SHARED_WATCHER, doc_md=TASK_DOCS["watcher"])
     return dag
+
+
+def _check_not_made(dag_id: str) -> None:
+    """Airflow keeps one Dag of an id, and says nothing of another one in the same file."""
+    # No module that Airflow promises to keep; where it is gone, nothing is told.
+    with suppress(ImportError):
+        from airflow.sdk.definitions._internal.contextmanager import DagContext
+
+        if any(dag.dag_id == dag_id for dag, _ in DagContext.autoregistered_dags):
+            raise ValueError(
+                f"This Dag file has made the Dag {dag_id} already, by another call of "
+                "pipeline_dags. Airflow would keep one of the two, and the pipelines of the other "
+                "would have no schedule; no Dag of this file is made now. Give one of the calls a "
+                "shared_name, which goes into the id."
+            )
 
 
 def _tasks_of(
