@@ -18,10 +18,12 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
 from tests.kit.patience import PATIENCE_SECONDS
+from tidemark.airflow import PipelineTaskGroup
 from tidemark.airflow.job import job_file
 from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.settings.masters import check_master
@@ -120,17 +122,19 @@ class Submit:
         (self.folder / "plan.json").write_text(json.dumps(told))
 
     def run(
-        self, try_number: int = 1, after: Mapping[str, str | None] | None = None
+        self,
+        try_number: int = 1,
+        after: Mapping[str, str | None] | None = None,
+        operator: StreamOperator | None = None,
     ) -> dict[str, Any]:
-        """As in a process of its own, which is what each try is. `after` are the tasks that a run
-        without news skips, in these states."""
-        self.operator = StreamOperator(
-            task_id="stream",
-            pipeline_file=str(self.pipeline),
-            conn_id="spark_default",
-            spark_binary=str(self.folder / "spark-submit"),
+        """As in a process of its own, which is what each try is. `after` are the tasks after it, in
+        these states; a run without news skips them, unless the operator is given."""
+        self.operator = operator or StreamOperator(
+            task_id="stream", pipeline_file=str(self.pipeline), conn_id="spark_default"
         )
-        self.operator.followers = tuple(after or ())
+        self.operator._spark_binary = str(self.folder / "spark-submit")
+        if operator is None:
+            self.operator.followers = tuple(after or ())
         dag_run = SimpleNamespace(
             data_interval_end=self.data_interval_end,
             run_after=RUN_AFTER,
@@ -218,6 +222,22 @@ def test_a_later_try_fails_where_the_tasks_that_would_publish_its_run_are_over(
         "Clear this task together with those after it, or wait: the next run publishes what this "
         "one left."
     )
+
+
+@pytest.mark.parametrize("group", ["visits", "web"])
+def test_a_later_try_of_a_group_fails_where_its_own_tasks_that_would_publish_are_over(
+    submit: Submit, group: str
+) -> None:
+    with DAG("visits", schedule=None) as dag:
+        PipelineTaskGroup("visits", group_id=group)
+    stream = dag.get_task(f"{group}.stream")
+    assert isinstance(stream, StreamOperator)
+    submit.plan(SUCCEEDED)
+    of_others = {"publish": "success", "other.publish": "success"}
+    assert submit.run(2, {f"{group}.publish": None} | of_others, stream)["result"]
+    submit.plan(SUCCEEDED | {"ended_at": "2026-11-21T10:00:10Z"})
+    with pytest.raises(AirflowFailException, match=f"would publish it: {group}.publish: success"):
+        submit.run(3, {f"{group}.publish": "success"}, stream)
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ class StreamOperator(JobOperator):
     def ended(self, context: Context, result: RunResult) -> None:
         """Raise where the run is held, and what would publish it is over: skipped by a try before,
         or not cleared with this task."""
-        if not self.followers or context["ti"].try_number == 1:
+        if context["ti"].try_number == 1 or result.error is not None or not result.held:
             return
-        if result.error is None and result.held and (over := _publishing_over(context)):
+        if over := _publishing_over(context, self.task_id.removesuffix("stream")):
             raise AirflowFailException(
                 f"The run is held, and nothing of this Dag run would publish it: {over} before "
                 "this try. What it committed stays, and gold is as it was. Clear this task "
@@ -167,11 +167,13 @@ def is_last_run(run_id: str, pipeline: Pipeline, settings: Settings, of: str) ->
     return [one.run for one in runs if one.run != of][:1] == [run_id]
 
 
-def _publishing_over(context: Context) -> str:
-    """Which of the tasks that publish this run have ended already, for people; empty: none."""
+def _publishing_over(context: Context, prefix: str) -> str:
+    """Which of the tasks that publish this run have ended already, for people; empty: none.
+    `prefix` is that of their ids, by the group that they are in."""
     task, run_id = context["ti"], str(context["run_id"])
+    names = [f"{prefix}{name}" for name in _PUBLISHING]
     # Clearing a task takes its state away.
-    found = task.get_task_states(dag_id=task.dag_id, task_ids=list(_PUBLISHING), run_ids=[run_id])
+    found = task.get_task_states(dag_id=task.dag_id, task_ids=names, run_ids=[run_id])
     states = {name: str(state) for name, state in found.get(run_id, {}).items()}
     return ", ".join(f"{name}: {how}" for name, how in states.items() if how in OVER)
 
