@@ -355,6 +355,20 @@ def test_ended_anywhere_it_is_finished_by_a_repetition(
     assert len([one for one in upkeep if one["kind"] == "retract"]) == 1
 
 
+def test_a_further_try_of_the_task_that_began_it_finishes_it_and_no_other_request_does(
+    spark: SparkSession, story: Story, undisturbed: dict[str, Any]
+) -> None:
+    place, mine = story.again(), {"run_id": "retract__manual__1", **WRONG}
+    end_at(spark, place, "pipeline stopped for an act", 1, "after", **mine)
+    for other in ({"run_id": "retract__manual__2"}, {"run_id": None}):
+        refused = retract_warm(spark, place, **mine | other).error
+        assert refused is not None
+        assert refused.type == "RetractionRefused"
+    retracted(spark, place, **mine)
+    assert told(place) == undisturbed
+    assert unfinished_act(place.warehouse) is None
+
+
 @LONG
 def test_rows_that_others_append_since_the_plan_stop_it_and_stay(
     spark: SparkSession, story: Story

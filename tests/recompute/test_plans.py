@@ -28,8 +28,10 @@ from tidemark.recompute.plans import CHANGE, new_act_id, write_plan
 from tidemark.recompute.replay.change import read_replay
 from tidemark.recompute.retract.change import Retraction, acts_since, read_retraction
 from tidemark.recompute.retract.record import keep_change
-from tidemark.recompute.rewind.change import read_change
+from tidemark.recompute.rewind.change import IngestBack, PipelineChange, TableBack, read_change
+from tidemark.recompute.rewind.plan import is_of
 from tidemark.recompute.still_planned import check_files_there, check_no_other_rows
+from tidemark.runs.requests import RewindRequest
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile
@@ -145,6 +147,31 @@ def _retraction(act: str, pipeline: str) -> Retraction:
         id=act, run_id=f"retract__{act}", pipeline=pipeline, planned_at=AT, by="Ada", reason="r",
         what="of it", condition="false", bronze=1, rows=1, dates=(), tables=(),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_it"),
+    [
+        ({"run_id": "rewind__manual__1", "to_offsets": ("clicks/0:7",)}, True),
+        ({"run_id": "rewind__manual__2", "to_offsets": ("clicks/0:7",)}, False),
+        ({"to_offsets": ("clicks/0:7",)}, False),
+        ({"run_id": "rewind__manual__2", "to_run": "r1"}, True),
+        ({}, True),
+    ],
+)
+@pytest.mark.parametrize("asked_by", ["rewind__manual__1", None])
+def test_a_rewind_that_was_begun_is_that_of_a_further_try_of_its_task(
+    asked: dict[str, Any], is_it: bool, asked_by: str | None
+) -> None:
+    back = TableBack(uri="", seen=2, version=1)
+    change = PipelineChange(
+        id="1", run_id="rewind__1", pipeline="clicks", planned_at=AT, to="the end of r1",
+        to_run="r1", ingest=IngestBack(query="q", listed={}, batch=1), bronze=back, rejects=back,
+        golds=(), asked_by=asked_by,
+    )  # fmt: skip
+    # A former version did not note it.
+    is_it = is_it and (asked_by is not None or "to_offsets" not in asked)
+    assert is_of(change, RewindRequest(pipeline="clicks", **asked)) == is_it
 
 
 def test_a_reason_that_neither_a_reject_nor_a_rule_has_is_not_replayed(tmp_path: Path) -> None:

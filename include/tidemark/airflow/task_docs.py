@@ -84,6 +84,7 @@ no run of the pipeline starts until it is finished (clear this task) or taken ba
 Takes rows out of bronze that were a mistake, or brings them back; gold is computed without them.
 
 **Failed?** The log says whether it was refused, and nothing changed, or ended in the middle: then
-no run of the pipeline starts until it is finished: start it with `dry_run` off and no rows named.
+no run of the pipeline starts until it is finished: clear this task, or start it with `dry_run` off
+and no rows named.
 """,
 }

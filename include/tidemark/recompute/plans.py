@@ -25,13 +25,20 @@ Unusable = type[ErasureUnproven | ReplayRefused | RetractionRefused | RewindRefu
 
 
 class ActPlan(Facts):
-    """An act on a pipeline, as it was planned: its id, and the run that it is."""
+    """An act on a pipeline, as it was planned: its id, and the run that it is. `asked_by` is the id
+    that its job was given, which all tries of a task in Airflow have, and nothing else; None where
+    none was given, and of a former version."""
 
     format: Literal[1] = 1
     id: str
     run_id: str
     pipeline: str
     planned_at: AwareDatetime
+    asked_by: str | None = None
+
+    def is_of_try(self, run_id: str | None) -> bool:
+        """Did a try before the job of this id plan it?"""
+        return run_id is not None and run_id == self.asked_by
 
 
 def new_act_id(warehouse: Warehouse, now: datetime) -> str:

@@ -85,7 +85,7 @@ from tidemark.storage.warehouse import Warehouse
 
 def is_of(change: PipelineChange, asked: RewindRequest) -> bool:
     """Is the change that was begun what is asked for?"""
-    if asked.finishes:
+    if asked.finishes or change.is_of_try(asked.run_id):
         return True
     files = {one.file for one in change.without}
     named = {name: {one for one in files if one.endswith(name)} for name in asked.without}
@@ -217,7 +217,12 @@ def plan_to_run(
         *accepted_since(ingest, batch),
         *lost_again(pipeline, settings, ingest, batch),
     )
-    update = {"to_run": to.run, "undone": runs.after(to.ended_at), "without": without}
+    update = {
+        "to_run": to.run,
+        "asked_by": asked.run_id,
+        "undone": runs.after(to.ended_at),
+        "without": without,
+    }
     change = plan.change.model_copy(update=update)
     notes = (*_of_files(facts), *_still_out(still), *plan.notes)
     return PipelineRewindPlan(change, notes, (*reasons, *plan.refused))
@@ -291,6 +296,7 @@ def plan_undo(
         *lost_again(pipeline, settings, copy, back.batch),
     )
     update = {
+        "asked_by": asked.run_id,
         "undone": (before.run_id, *runs.after(before.planned_at)),
         "over_unfinished": unfinished_act(warehouse) is not None,
         "without": without,

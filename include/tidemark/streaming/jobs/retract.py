@@ -136,7 +136,7 @@ def _begun(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFa
     unfinished = unfinished_act(run.warehouse)
     if unfinished is not None:
         done.change = change = read_retraction(unfinished.folder(run.warehouse))
-        if not asked.finishes:
+        if not asked.finishes and not change.is_of_try(asked.run_id):
             raise RetractionRefused(
                 f"The retraction {change.id} of {run.pipeline.name} ({change.rows:,} rows "
                 f"{change.what}) was begun and not finished. {unfinished.ways_out(change.pipeline)}"
@@ -186,6 +186,7 @@ def _plan(act: JobAct[RetractRequest], spark: SparkSession, done: RetractedSoFar
         run_id=f"retract__{planned}",
         pipeline=run.pipeline.name,
         planned_at=act.started,
+        asked_by=asked.run_id,
         by=asked.by or this_user(),
         reason=(asked.reason or "").strip(),
         what=what,
