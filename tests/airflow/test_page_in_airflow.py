@@ -18,7 +18,7 @@ from tidemark.airflow.page_access import DagAccess, dag_access
 from tidemark.airflow.plugin import TidemarkPlugin
 from tidemark.page.app import HEADERS
 
-ALL = frozenset({"clicks", "clicks__backfill", "new", "etl"})
+ALL = frozenset({"clicks", "clicks__backfill", "clicks__rewind", "new", "etl"})
 
 
 @pytest.fixture
@@ -102,6 +102,23 @@ def test_the_backfills_dag_belongs_to_its_pipeline(app: FastAPI) -> None:
     assert client.get("/dag/clicks__backfill").status_code == 200
     client = as_somebody(app, "clicks")
     assert client.get("/dag/clicks__backfill").headers["location"] == "../p/clicks"
+
+
+@pytest.mark.parametrize("dag", ["clicks", "etl"])
+def test_behind_a_rewind_by_its_dag_those_see_a_pipeline_who_saw_it_before(
+    app: FastAPI, tmp_path: Path, dag: str
+) -> None:
+    place = Place(tmp_path / "root")
+    ended(place, "run", BEGAN + timedelta(minutes=20), dag=dag)
+    again = BEGAN + timedelta(minutes=40)
+    ended(place, "rewind__20260701T124000Z", again, trigger="rewind", dag="clicks__rewind")
+    for readable, status in ((dag, 200), ("clicks__rewind", 404)):
+        client = as_somebody(app, readable)
+        assert client.get("/p/clicks").status_code == status
+        assert client.get("/p/clicks/rejects.jsonl").status_code == status
+        assert ("p/clicks" in client.get("/").text) == (status == 200)
+    text = as_somebody(app, *ALL).get("/p/clicks").text
+    assert f'href="../../dags/{dag}" data-airflow>Dag<' in text
 
 
 def test_a_pipeline_whose_dag_is_not_known_is_for_those_who_may_read_every_dag(

@@ -29,7 +29,7 @@ from tidemark.errors import GoldNotFound, RowUnclear
 from tidemark.operators.kinds import operator_of
 from tidemark.page import charts, texts
 from tidemark.page.corrections import MOST as MOST_CORRECTIONS
-from tidemark.page.reading import MOST_RUNS, PageReading
+from tidemark.page.reading import MOST_RUNS, PageReading, stream_dag
 from tidemark.page.rejects import MOST_ROWS, keys_in, reject_lines
 from tidemark.page.series import key_columns
 from tidemark.page.tables import OpenTables
@@ -321,4 +321,4 @@ async def _static(name: str) -> Response:
 
 
 def _dag(status: PipelineStatus) -> str | None:
-    return next((run.dag for run in status.runs if run.dag), None)
+    return stream_dag(run.dag for run in status.runs)

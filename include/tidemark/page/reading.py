@@ -4,7 +4,7 @@ its history say for charts. Nothing is written, and no Spark is started."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -23,6 +23,7 @@ from tidemark.page.tables import OpenTables
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import DAG_SUFFIXES
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.pipeline_status import RECENT
@@ -40,6 +41,13 @@ Row = Mapping[str, Any]
 MOST_RUNS = 200
 _LINES = 50
 _CHECKS = 200
+
+
+def stream_dag(noted: Iterable[str | None]) -> str | None:
+    """Of Dags that runs noted, the newest first, the newest of the stream: who may read that of
+    rewinds is not who may read the pipeline."""
+    others = tuple(DAG_SUFFIXES)
+    return next((dag for dag in noted if dag and not dag.endswith(others)), None)
 
 
 class PageReading:
@@ -75,8 +83,8 @@ class PageReading:
 
     @property
     def dag(self) -> str | None:
-        """The Dag that the newest of its recent runs noted."""
-        return next((row["dag"] for row in self.runs[:RECENT] if row.get("dag")), None)
+        """The Dag of its stream, by its recent runs."""
+        return stream_dag(row.get("dag") for row in self.runs[:RECENT])
 
     def _ask(
         self, place: TablePlace, question: Hashable, answer: Callable[[DeltaTable], T]
