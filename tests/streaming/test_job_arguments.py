@@ -118,6 +118,11 @@ def test_a_range_may_be_given_in_dates() -> None:
         ),
         (
             RewindRequest,
+            ["--pipeline", "x", "--to-run", "a", "--without", "1.json", "--without", ""],
+            "--without is empty, which the name of each file ends with",
+        ),
+        (
+            RewindRequest,
             ["--pipeline", "x", "--undo", "a", "--reason", "caf\udce9"],
             r"argument --reason: 'caf\udce9' is no UTF-8, which all that is kept is: write it in a "
             "terminal whose encoding that is, or in ASCII",

@@ -297,6 +297,8 @@ class RewindRequest(RunRequest):
             raise ValueError("--to-run, --to-offset and --undo exclude each other")
         if self.without and self.finishes:
             raise ValueError("--without goes with what names where to: --to-run or --undo")
+        if not all(self.without):
+            raise ValueError("--without is empty, which the name of each file ends with")
         _ = self.offsets
         return self
 
