@@ -35,5 +35,5 @@ RUN chmod -R a+rX dags jobs include \
 # For `docker exec`, which does not pass the entry point.
 ENV PATH=/opt/tidemark/.venv/bin:$PATH
 USER 50000:0
-ENTRYPOINT ["sh", "/opt/tidemark/include/deploy/entrypoint.sh"]
+ENTRYPOINT ["bash", "/opt/tidemark/include/deploy/entrypoint.sh"]
 CMD ["tidemark", "--help"]

@@ -1,5 +1,6 @@
-#!/bin/sh
-# What a container does first: set-up's environment, then the command.
+#!/bin/bash
+# What a container does first: set-up's environment, then the command. By bash, as Debian's sh drops
+# variables that are no names of a shell.
 set -eu
 . "$(dirname "$0")/../../.tidemark/env"
 # Set-up binds Spark to one machine alone, and here each process has a container of its own.

@@ -38,9 +38,11 @@ def is_running(pid: int) -> bool:
 
 
 @contextmanager
-def drivers(place: Path, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The server, which starts a shell under the name of spark-submit."""
-    command = [sys.executable, "-m", "deploy.drivers", str(place), "sh"]
+def drivers(
+    place: Path, spark_submit: str = "sh", **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The server, which starts a shell, or another program, under the name of spark-submit."""
+    command = [sys.executable, "-m", "deploy.drivers", str(place), spark_submit]
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(DEPLOY.parent), **variables}
     server = subprocess.Popen(command, env=own)
     try:
@@ -106,6 +108,17 @@ def test_a_driver_gets_nothing_of_airflows(place: Path) -> None:
     assert not found.keys() & secrets.keys()
     assert told.items() <= found.items()
     assert found["OF_THE_DRIVERS"] == "theirs"
+
+
+@pytest.mark.parametrize("connection", ["EVENTS-PROD", "EVENTS.PROD"])
+def test_a_driver_gets_a_connection_whose_id_is_no_name_of_a_shell(
+    short_path: Path, connection: str
+) -> None:
+    place, name = short_path / "socket", f"AIRFLOW_CONN_{connection}"
+    tell = "import os, sys; print(os.environ.get(sys.argv[-1]))"
+    with drivers(place, spark_submit=sys.executable):
+        process = asked(place, tell, name, **{"DRIVERS_VARIABLES": name, name: "of Kafka"})
+        assert process.communicate() == ("of Kafka\n", "")
 
 
 def test_what_a_driver_does_not_get_is_not_sent_either() -> None:

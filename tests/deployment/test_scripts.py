@@ -152,6 +152,18 @@ def test_the_entry_point_lets_spark_be_reached(repository: Path) -> None:
     assert said == "unset|/spark|a b|c|"
 
 
+def test_the_entry_point_of_the_image_passes_on_each_variable(repository: Path) -> None:
+    """Also that of a connection whose id has a hyphen, which some shells drop."""
+    (repository / ".tidemark").mkdir()
+    (repository / ".tidemark" / "env").touch()
+    dockerfile = (DEPLOY.parents[1] / "Dockerfile").read_text()
+    shell, script = json.loads(dockerfile.partition("\nENTRYPOINT ")[2].splitlines()[0])
+    command = [shell, str(repository / Path(script).relative_to("/opt/tidemark")), "env"]
+    environment = os.environ | {"AIRFLOW_CONN_EVENTS-PROD": "of Kafka"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "AIRFLOW_CONN_EVENTS-PROD=of Kafka\n" in said.stdout
+
+
 # What Spark tells an executor's container.
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:40001",
