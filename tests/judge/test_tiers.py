@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from tests.judge.judging import BATCH_TIME, pipeline_of
 from tidemark.judge import judge as judge_module
+from tidemark.judge.block import block_reader
 from tidemark.judge.by_columns import ColumnJudge
 from tidemark.judge.judge import Judge, JudgedRows
+from tidemark.judge.limits import time_limits
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
 
@@ -418,6 +420,42 @@ def test_what_is_kept_of_an_unknown_field_is_as_it_stood_in_the_line() -> None:
     judged = _judged(pipeline_of({}), lines, by_line=False)
     kept = '{"x":7.50,"y":"\\"x\\":ä","z":{"b":[1E5]}}'
     assert judged.accepted["_extra"][7].as_py() == kept
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("array<" * 18 + "string" + ">" * 18, "[" * 18 + "%s" + "]" * 18),
+        ("struct<p:" * 18 + "int" + ">" * 18, '{"p":' * 18 + "%s" + "}" * 18),
+        ({"type": "string", "field": ["o"] * 18}, '{"o":' * 17 + "%s" + "}" * 17),
+        ({"type": "string", "field": ["o"] * 199}, '{"o":' * 198 + "%s" + "}" * 198),
+    ],
+    ids=["arrays", "structs", "objects", "all objects that a line may have"],
+)
+def test_what_lies_within_many_others_is_no_matter_for_blocks(column: Any, value: str) -> None:
+    """An expression that doubles with each of them takes RE2 gigabytes, before it is refused."""
+    pipeline = pipeline_of({"o": column})
+    rules = rules_of(pipeline)
+    assert block_reader(rules, time_limits(rules, BATCH_MS)) is None
+    bodies = [f',"o":{value % part}' for part in ('"x"', "7", "null", "[]", "{}")]
+    check_tiers_agree(pipeline, [f"{{{TIME}{body}}}".encode() for body in [*bodies, ""]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("struct<t:timestamp,p:array<" * 5 + "int" + ">>" * 5, '{"p":[null,{"t":null}]}'),
+        (f"struct<{','.join(f'a{number}:timestamp' for number in range(900))}>", '{"a7":null}'),
+    ],
+    ids=["deep", "wide"],
+)
+def test_what_re2_has_room_for_is_read_in_blocks(kind: str, value: str) -> None:
+    lines = [f'{{{TIME},"o":{value}}}'.encode()] * 200
+    with mock.patch.object(ColumnJudge, "judge") as by_columns:
+        judged = _judged(pipeline_of({"o": kind}), lines, by_line=False)
+    by_columns.assert_not_called()
+    assert judged.accepted == _judged(pipeline_of({"o": kind}), lines, by_line=True).accepted
 
 
 def values_of(kind: str) -> tuple[Pipeline, list[bytes]]:

@@ -22,7 +22,14 @@ import pyarrow.json as pj
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
-from tidemark.judge.fast_forms import BLANKS, FastForm, Refused, fast_form, object_expression
+from tidemark.judge.fast_forms import (
+    BLANKS,
+    LONGEST,
+    FastForm,
+    Refused,
+    fast_form,
+    object_expression,
+)
 from tidemark.judge.fields import put_within
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
@@ -30,6 +37,8 @@ from tidemark.judge.usual_fields import extra_of_line
 
 # RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
 _MOST_COLUMNS = 150
+# So many characters stand around a value in its object, with its name.
+_AROUND = 100
 _TWICE = re.compile(r"Column\((.+)\) was specified twice")
 
 
@@ -180,7 +189,7 @@ def block_reader(
     usual: Mapping[str, FastForm] = MappingProxyType({}),
 ) -> BlockReader | None:
     """For lines of which these fields are cut out. None where a column has no fast form, or
-    where there are too many of them."""
+    where there are too many of them, or within too many objects."""
     forms: dict[tuple[str, ...], FastForm] = {}
     for column in rules.columns:
         if column.path[0] in cut:
@@ -189,4 +198,7 @@ def block_reader(
         if form is None or len(forms) == _MOST_COLUMNS:
             return None
         forms[column.path] = form
+    sizes = ((len(form.expression) + _AROUND) << len(path) for path, form in forms.items())
+    if sum(sizes) > 2 * LONGEST:
+        return None
     return BlockReader(rules, forms, limits, cut, usual)

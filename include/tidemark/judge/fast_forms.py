@@ -62,6 +62,9 @@ _INSIDE = (-62_135_510_400_000_000, 253_402_214_400_000_000)
 # Before this some zones' clocks were set at odd seconds.
 _WHOLE_MINUTES_FROM = 94_694_400_000_000
 _MINUTE = 60_000_000
+# Of a value: a line's expression holds it twice, as each array and object does what is in it. RE2
+# has no room for that of a longer one, and takes minutes and gigabytes to find it out.
+LONGEST = 700_000
 
 # A converted array, and which of its values the exact tier has to read; None: not one of them.
 Converted = tuple[Array, Array | None]
@@ -99,7 +102,8 @@ class SimpleForm(FastForm):
 
 
 def fast_form(column: ColumnRule, event_time: EventTime) -> FastForm | None:
-    """None for a kind that has no such form: a map, or a value with one in it."""
+    """None for a kind that has no such form: a map, a value with one in it, or one for whose
+    expression there is no room."""
     is_time = column.name == event_time.column
     form = event_time_form(event_time) if is_time else _form(column.kind)
     return _of_texts(column, form) if form is not None and column.has_texts else form
@@ -112,12 +116,14 @@ def simple_form(kind: SimpleKind | DecimalKind) -> SimpleForm:
 def _form(kind: Kind) -> FastForm | None:
     match kind:
         case ArrayKind():
-            return _array(kind)
+            form = _array(kind)
         case StructKind():
-            return _struct(kind)
+            form = _struct(kind)
         case MapKind():
             return None
-    return simple_form(kind)
+        case _:
+            return simple_form(kind)
+    return form if form is not None and len(form.expression) <= LONGEST else None
 
 
 def _of_texts(column: ColumnRule, form: FastForm) -> FastForm:
