@@ -95,6 +95,14 @@ def test_a_field_may_lie_within_objects_and_have_any_name() -> None:
     assert chosen(odd, ['a "\\ü\n'], 'say "é"') == ([0], {}, 1)
 
 
+def test_a_field_within_more_objects_than_re2_has_room_for_tells_as_others_do() -> None:
+    path = [f"n{number}" for number in range(150)]
+    lines = [
+        "".join(f'{{"{name}":' for name in path) + f'"{text}"' + "}" * len(path) for text in "xy"
+    ]
+    assert chosen([*lines, {"n0": 1}], path, "x") == ([0], {2: "wrong type"}, 1)
+
+
 NAMES = st.sampled_from(["type", "a", 'b"', "t\\u0079pe", "é"])
 VALUES = st.recursive(
     st.sampled_from(

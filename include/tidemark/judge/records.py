@@ -123,10 +123,11 @@ class _Chooser:
         nothing = np.zeros(len(records), np.bool_)
         try:
             records.cast(pa.string())
+            matches = pc.match_substring_regex(records, self._expression)
         except pa.ArrowInvalid:
+            # Not all are UTF-8, or the path is too long for RE2.
             return nothing, nothing.copy()
         once = [pc.equal(pc.count_substring(records, name), 1) for name in self._names]
-        matches = pc.match_substring_regex(records, self._expression)
         plain = reduce(pc.and_, [matches, *once])
         values = pc.extract_regex(records.filter(plain), self._value).field("value")
         found = plain.to_numpy(zero_copy_only=False)
