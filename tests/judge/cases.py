@@ -130,7 +130,8 @@ TYPES = [
     bad('"m":1e99999999', "m should be decimal(10,2), found 1e99999999"),
     bad('"m":1e-99999999', "m should be decimal(10,2)"),
     bad('"m":1e99999999999999999999999', "m should be decimal(10,2)"),
-    good('"m":0e99999999', m=Decimal("0.00")),
+    good('"m":0e999999999999999999', m=Decimal("0.00")),
+    bad('"m":0e9999999999999999999', "m should be decimal(10,2), found 0e9999999999999999999"),
     bad('"m":1e-100000', "m should be decimal(10,2)"),
     # Spark's parser takes commas out.
     bad('"m":"12,50"', 'm should be decimal(10,2), found "12,50"'),
