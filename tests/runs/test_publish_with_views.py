@@ -35,8 +35,10 @@ def test_a_run_whose_view_is_broken_has_failed_and_says_what_it_published(tmp_pa
     assert (told["outcome"], broken.held) == ("failed", False)
     assert broken.tables["per_10m"].gold == held.windows.gold_table().version()
     assert broken.tables["per_10m"].published_windows == 1
-    held.place.content = {**held.place.content, "tables": {"per_10m": TABLE}}
     assert published(held) == [("failed", 1)]
+    assert held.publish(broken).error is not None
+    assert published(held) == [("failed", 1)]
+    held.place.content = {**held.place.content, "tables": {"per_10m": TABLE}}
     assert held.publish(broken).error is None
     assert published(held) == [("succeeded", 1)]
 

@@ -237,14 +237,14 @@ def _there(table: DeltaTable, row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _with_earlier(row: Mapping[str, Any], there: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The row of a run that came to its end, with what its earlier tries published, too: each has
-    told its own commits alone."""
-    if there is None or row["outcome"] != SUCCEEDED:
+    """The row of a run that came to an end, with what its earlier tries published, too: each has
+    told its own commits alone, or what it was told of them. A table of a run is published once."""
+    if there is None or row["outcome"] not in (SUCCEEDED, FAILED):
         return row
     told = "windows_published"
     before = {one["table"]: one[told] for one in there["tables"] or () if one[told]}
     tables = [
-        one | {told: (one[told] or 0) + before[one["table"]]} if one["table"] in before else one
+        one | {told: max(one[told] or 0, before[one["table"]])} if one["table"] in before else one
         for one in row["tables"]
     ]
     return {**row, "tables": tables}
