@@ -31,6 +31,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.newest_result import newest_try
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
 from tidemark.storage.result_file import RunError, read_result
 
 if TYPE_CHECKING:
@@ -301,6 +302,25 @@ def test_an_error_of_one_is_its_own_and_a_further_try_runs_it_alone(shared: Shar
     newest = newest_try("hits", load_settings(), RUN)
     assert newest is not None
     assert newest.error is None
+
+
+def test_a_run_that_could_not_work_sends_no_gauge(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr("tidemark.airflow.metrics.gauge", lambda name, _: sent.append(name))
+
+    def looked(run: Run, _: datetime, uri: str, then: Any) -> RunResult:
+        error = RunError.of(StorageUnavailable("gone")) if run.pipeline.name == "hits" else None
+        changes = {"error": error, "outcome": "failed"} if error else {}
+        result = shared.result(run.pipeline.name, published=False) | changes
+        return RunResult.model_validate(result)
+
+    monkeypatch.setattr("tidemark.runs.without_spark.run_without_spark", looked)
+    shared.stream(Instance())
+    assert "tidemark.visits.rows_read" in sent
+    assert "tidemark.visits.source_lag_files" in sent
+    assert not [name for name in sent if name.startswith("tidemark.hits")]
 
 
 def test_what_no_retry_can_help_is_told_so(shared: Shared) -> None:

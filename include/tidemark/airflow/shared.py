@@ -112,8 +112,9 @@ class SharedStreamOperator(SubmitOperator):
                 needing.append(pipeline)
             else:
                 ended[pipeline.name] = found
-                gauge_run(found.result)
-                gauge_source(pipeline, settings)
+                if found.result.error is None:
+                    gauge_run(found.result)
+                    gauge_source(pipeline, settings)
         for group in groups_of(needing, settings):
             ended |= self._run_together(group, context, settings)
         task = context["ti"]
