@@ -95,6 +95,26 @@ def test_runs_lead_to_airflow_and_what_can_be_done_to_its_dag(app: FastAPI, tmp_
         assert f"tidemark {command} clicks" in text
 
 
+@pytest.mark.parametrize(
+    ("run", "dag", "link"),
+    [
+        ("etl.clicks__scheduled__1", "etl", "etl/runs/scheduled__1"),
+        ("etl.my__group.clicks__manual__1", "etl", "etl/runs/manual__1"),
+        ("clicks.clicks__manual__1", "clicks", "clicks/runs/manual__1"),
+        # What Airflow calls these is not known for sure, or not at all.
+        ("etl.clicks__by_hand", "etl", "etl"),
+        ("rewind__20260701T124000Z", "clicks__rewind", "clicks__rewind"),
+    ],
+)
+def test_a_run_of_a_group_or_of_a_rewind_leads_to_what_airflow_has(
+    app: FastAPI, tmp_path: Path, run: str, dag: str, link: str
+) -> None:
+    ended(Place(tmp_path / "root"), run, BEGAN + timedelta(minutes=20), dag=dag)
+    text = as_somebody(app, *ALL).get("/p/clicks").text
+    assert re.findall(rf'href="\.\./\.\./dags/([^"]*)" data-airflow>{run}<', text) == [link]
+    assert "/tasks/stream" not in text
+
+
 def test_the_backfills_dag_belongs_to_its_pipeline(app: FastAPI) -> None:
     """And lets nobody see it."""
     client = as_somebody(app, "clicks__backfill")

@@ -13,11 +13,16 @@ from markupsafe import Markup
 
 from tidemark.page.series import key_json, key_text
 from tidemark.pipeline.durations import span_text
+from tidemark.pipeline.names import DAG_SUFFIXES
 from tidemark.recompute.differences import plain
 from tidemark.runs.status.lag_text import lag_text
 from tidemark.story.story import measures_of
 
 _NONE = "–"
+# Airflow's id of a run behind a group's: what started it comes first.
+_OF_GROUP = re.compile(
+    "__((?:scheduled|manual|backfill|operator_triggered|asset_triggered|asset_materialization)__.+)"
+)
 
 
 def _time(instant: datetime | None) -> Markup:
@@ -73,7 +78,20 @@ def _cut(text: str | None, most: int = 2_000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+def _airflows_run(run: str, dag: str) -> str | None:
+    """What Airflow calls a run of a Dag, which that of a group has behind those of Dag and group;
+    None where that is not known: of a rewind, whose id is the act's, and of a group's run whose id
+    Airflow did not make."""
+    if dag.endswith(tuple(DAG_SUFFIXES)):
+        return None
+    if not run.startswith(f"{dag}."):
+        return run
+    found = _OF_GROUP.search(run, len(dag))
+    return found[1] if found else None
+
+
 FILTERS = {
+    "airflows_run": _airflows_run,
     "until": _until,
     "ticked": _ticked,
     "time": _time,
