@@ -304,6 +304,16 @@ def test_an_error_of_one_is_its_own_and_a_further_try_runs_it_alone(shared: Shar
     assert newest.error is None
 
 
+def test_a_result_that_is_good_is_told_again_where_its_task_is_cleared_and_nothing_runs(
+    shared: Shared,
+) -> None:
+    shared.results = {name: shared.result(name) for name in ("hits", "visits")}
+    results = shared.stream(Instance())["results"]
+    for number in (1, 2):
+        assert shared.told("hits", results, try_number=number) == ["tidemark/hits/page_1h"]
+    assert shared.asked == [["hits", "visits"]]
+
+
 def test_a_run_that_could_not_work_sends_no_gauge(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

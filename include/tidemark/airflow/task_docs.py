@@ -23,7 +23,7 @@ How the shared run of this pipeline ended, its Assets' events and gauges. Where 
 no result, and when it is tried again after a failure, the pipeline runs alone here.
 
 **Failed?** The log's last lines say why, and whether a retry can help. Clear the task, and the
-pipeline runs again, without the others.
+pipeline runs again, without the others. Where it succeeded, that only tells its result again.
 """,
     "validate": """\
 Holds what publish would write to the pipeline's checks, without Spark.
