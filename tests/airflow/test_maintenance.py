@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -39,10 +40,15 @@ def rejects(tmp_path: Path) -> Path:
     return place
 
 
-def maintain(dag: DAG, dry_run: bool = False) -> dict[str, Any]:
+def maintain(dag: DAG, dry_run: bool = False, **conf: Any) -> dict[str, Any]:
+    """As a Dag run with this conf does; Airflow makes a parameter of each of its names."""
     operator = dag.get_task("maintain")
     assert isinstance(operator, MaintenanceOperator)
-    context = {"run_id": "scheduled__1", "params": {"dry_run": dry_run}}
+    context = {
+        "run_id": "scheduled__1",
+        "params": {"dry_run": dry_run, **conf},
+        "dag_run": SimpleNamespace(conf=conf or None),
+    }
     return operator.execute(context)  # type: ignore[arg-type]
 
 
@@ -75,6 +81,13 @@ def test_a_dry_run_changes_nothing_and_the_task_does_what_it_showed(
     assert {(row["run"], row["place"]) for row in recorded} == {
         ("maintenance__scheduled__1", "rejects"), ("maintenance__scheduled__1", "results"),
     }  # fmt: skip
+
+
+def test_a_parameter_that_there_is_not_keeps_it_from_all(dag: DAG, rejects: Path) -> None:
+    with pytest.raises(AirflowFailException, match="was not started: it has no parameter dryrun"):
+        maintain(dag, dryrun=True)
+    assert DeltaTable(str(rejects)).version() == 5
+    assert len(DeltaTable(str(rejects)).file_uris()) == 6
 
 
 @pytest.mark.slow

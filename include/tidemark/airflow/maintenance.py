@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Context, Param
+from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.outcome import as_task_failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
@@ -39,6 +40,12 @@ class MaintenanceOperator(PipelineOperator):
             plan_maintenance,
         )
 
+        # Without this, one who has mistyped it would carry out what was meant as a look.
+        if unknown := sorted((context["dag_run"].conf or {}).keys() - {"dry_run"}):
+            raise AirflowFailException(
+                f"Maintenance was not started: it has no parameter {', '.join(unknown)}, and "
+                "nothing was changed. It has dry_run alone: trigger the Dag again without others."
+            )
         with as_task_failure("Maintenance"):
             settings, pipeline = self.own_settings(), self.own_pipeline()
             now = datetime.now(UTC)
