@@ -219,9 +219,12 @@ def _one_of(to: _Translation, node: exp.Expr) -> Value:
 
 
 def _nullif(to: _Translation, node: exp.Expr) -> Value:
-    kind = to.value(node.this).kind
+    # Compared as one type; what is given is the first value in its own.
+    first = to.value(node.this)
     (one, other), _ = to.alike(node.this, node.expression)
-    return Value(exp.Nullif(this=one, expression=other), kind)
+    equal = exp.EQ(this=exp.Paren(this=one), expression=exp.Paren(this=other))
+    chosen = exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=first.sql)
+    return Value(chosen, first.kind)
 
 
 def _arithmetic(to: _Translation, node: exp.Expr) -> Value:
