@@ -348,6 +348,7 @@ COLUMNS = columns_of(
         "s": TEXT,
         "m": INT,
         "x": DOUBLE,
+        "f": Kind("float"),
         "price": Kind("decimal", 3, 2),
         "total": Kind("decimal", 28, 2),
         "none": Kind("decimal", 28, 2),
@@ -435,6 +436,11 @@ REFUSED = {
     "t + interval '1 10:00:00' day to second > t": "write an interval as in",
     "n < 99999999999999999999": "it is larger than any bigint",
     "s * 2 > 1": "needs numbers, and has text",
+    # What is chosen of floats is one, for Spark.
+    "f + f > 1": "floats are added in single precision",
+    "coalesce(f, null) + f > 1": "floats are added in single precision",
+    "if(n > 1, f, f) * f > 1": "floats are added in single precision",
+    "case when n > 1 then f end - greatest(f, -f) > 1": "floats are added in single precision",
 }
 
 

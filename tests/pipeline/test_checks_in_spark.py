@@ -106,7 +106,8 @@ abs(f) = 1.5 | f in (0.1, 1) | i + price = 2 | i - 0.1 = 0.9 | l * price > 0 | 1
 99999999999999999999 > l | price between 0 and 1.5 | x between f and 2 | s = 'A,B'
 s <> 'straße' | s > 'a' | bin = bin | s = 3 | s > 1.5 | '1' = 1 | i = '3' | x > '0.1'
 b = 'true'
-nullif(sum, x) > 123456789012345678.90 | nullif(sum, f) + 0.01 = 123456789012345678.92"""
+nullif(sum, x) > 123456789012345678.90 | nullif(sum, f) + 0.01 = 123456789012345678.92
+coalesce(f, f) * f > 0.0100000005 | least(f, f) + x = 0.2 | coalesce(f, i) * f > 0.0100000005"""
 
 # Conditions and numbers made of others: `{c}` and `{n}` stand where words, commas or comparisons
 # part them from what is around them.

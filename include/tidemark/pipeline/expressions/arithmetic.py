@@ -75,7 +75,9 @@ def numbers_alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
     if NUMBER in kinds or any(value.kind == UNKNOWN for value in values):
         return [value.sql for value in values], NUMBER
     if any(kind.is_floating for kind in kinds):
-        return [_in_doubles(value) for value in values], DOUBLE
+        # Held as doubles; one that is chosen of floats is none for Spark, which adds it as a float.
+        common = Kind("float") if all(kind.name == "float" for kind in kinds) else DOUBLE
+        return [_in_doubles(value) for value in values], common
     if any(kind.is_decimal for kind in kinds):
         digits = [kind.digits for kind in kinds]
         scale = max(scale for _, scale in digits)
