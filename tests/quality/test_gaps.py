@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -143,6 +145,22 @@ def test_more_stretches_than_memory_takes_are_not_looked_for(
     rows = [row(at(10, minute), key) for minute in (0, 10, 20) for key in "abc"]
     found = told(held, *rows, run_id="next", close=at(10, 10))
     assert found.observed.startswith("nobody can tell: about")
+
+
+def test_gold_that_cannot_be_read_ends_the_validation_and_is_no_verdict(tmp_path: Path) -> None:
+    held = Held(tmp_path, [{"fail": {"gaps": {"every": "1 hour"}}}])
+    held.publish(held.run(row(at(8)), run_id="first", close=at(10)))
+    (file,) = Path(held.place.places.gold("per_10m")).rglob("*.parquet")
+    whole = file.read_bytes()
+    file.unlink()
+    run = held.run(row(at(10, day=3)), run_id="second", close=at(11, day=3))
+    with pytest.raises(duckdb.Error, match=file.name):
+        held.gated(run)
+    told_of = json.loads(Path(held.uri("second")).read_text())["error"]
+    assert (told_of["class"], told_of["retry_can_help"]) == ("DataDamaged", False)
+    assert not Path(held.place.places.quality).exists()
+    file.write_bytes(whole)
+    assert verdict_of(held.gated(run), "gaps").unexpected == 49
 
 
 # In plain Python.
