@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,35 @@ def test_a_condition_that_cannot_be_told_is_broken_and_says_why(tmp_path: Path) 
     assert not found.passed
     assert found.observed.startswith("nobody can tell: Out of Range Error")
     assert verdict_of(gated, "total").passed
+
+
+# A check, and what only its own question has.
+ASKING: dict[str, tuple[Any, str]] = {
+    "a condition": ("total >= 0", "AND NOT ("),
+    "an expectation": ({"ExpectColumnValuesToBeUnique": {"column": "key"}}, "IS NOT TRUE"),
+    "gaps": ({"gaps": {"every": "1 hour"}}, "approx_count_distinct"),
+}
+
+
+@pytest.mark.parametrize("kind", list(ASKING))
+def test_a_disk_that_is_full_is_no_verdict(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, words = ASKING[kind]
+    count = PlannedRows.count
+
+    def without_room(rows: PlannedRows, sql: str, values: Sequence[Any] = ()) -> int:
+        if words in sql:
+            raise duckdb.IOException("IO Error: Could not write file: No space left on device")
+        return count(rows, sql, values)
+
+    monkeypatch.setattr(PlannedRows, "count", without_room)
+    held = Held(tmp_path, [{"fail": check}])
+    gated = held.gated(held.run(*bad_and_good()))
+    assert gated.run.error is not None
+    assert gated.run.error.type == "MemoryExhausted"
+    assert "a larger disk" in gated.run.error.message
+    assert gated.validation.verdicts == ()
 
 
 def test_examples_are_few_and_their_values_are_cut(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kit.patience import HUNG_SECONDS
+from tidemark.errors import MemoryExhausted
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -79,3 +80,10 @@ def test_an_error_that_ends_a_database_ends_it_for_one_block_alone() -> None:
         raise duckdb.FatalException("the database has been invalidated")
     with duckdb_in_utc() as connection, pytest.raises(duckdb.CatalogException):
         connection.execute("SELECT * FROM of_all")
+
+
+def test_a_disk_that_others_fill_is_told_as_one_and_other_errors_of_files_as_they_are() -> None:
+    with pytest.raises(MemoryExhausted, match="a larger disk"), duckdb_in_utc():
+        raise duckdb.IOException("IO Error: Could not write file: No space left on device")
+    with pytest.raises(duckdb.IOException, match="Permission denied"), duckdb_in_utc():
+        raise duckdb.IOException("IO Error: Cannot open file: Permission denied")

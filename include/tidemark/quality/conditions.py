@@ -34,7 +34,7 @@ def _judge(rows: PlannedRows, check: Check, text: str) -> CheckVerdict:
         looked_at = rows.count(f"SELECT count(*) {meant}")
         bad = f"SELECT {rows.columns} {meant} AND NOT ({condition})"
         return rows.judged(check_name(check), bad, looked_at, "rows", check.severity)
-    except duckdb.OutOfMemoryException:
+    except duckdb.OperationalError:
         raise
     except (duckdb.Error, ValueError) as error:
         # A value that cannot be cast, or a number too large: Spark would raise too. Or the column

@@ -87,7 +87,7 @@ def _each(rows: PlannedRows, checks: list[Check]) -> Iterator[tuple[CheckVerdict
         }
         try:
             verdict = _tell(_Asked(rows, check))
-        except duckdb.OutOfMemoryException:
+        except duckdb.OperationalError:
             raise
         except (duckdb.Error, ValueError, ArithmeticError) as error:
             looked_at = rows.count(f"SELECT count(*) FROM {ROWS}")

@@ -38,7 +38,7 @@ def judge_gaps(rows: PlannedRows) -> Iterator[CheckVerdict]:
         if isinstance(check.asked, Gaps):
             try:
                 expected, missing, observed = _gaps(rows, check, check.asked)
-            except duckdb.OutOfMemoryException:
+            except duckdb.OperationalError:
                 raise
             except (duckdb.Error, ValueError, ArithmeticError) as error:
                 if _UNREAD in str(error):

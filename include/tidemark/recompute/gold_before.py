@@ -165,7 +165,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
         try:
             connection.register("found", changes_between(changes, -1, changes.version()))
             return arrow_of(connection.sql(f"FROM found WHERE {started}"))
-        except duckdb.OutOfMemoryException:
+        except duckdb.OperationalError:
             raise
         except (DeltaError, OSError, pa.ArrowException, duckdb.Error):
             connection.register("found", dataset_of(changes))

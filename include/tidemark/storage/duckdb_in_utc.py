@@ -23,7 +23,7 @@ import pyarrow as pa
 from tidemark.errors import MemoryExhausted
 from tidemark.storage.duckdb_bounds import bounds
 
-_INTERRUPTED = "Query interrupted"
+_INTERRUPTED, _NO_ROOM = "Query interrupted", os.strerror(errno.ENOSPC)
 # An answer of more bytes lies in a file; and how many rows of one are asked for at a time.
 MOST_IN_MEMORY, _ROWS_AT_A_TIME = 128 * 1024**2, 100_000
 
@@ -34,14 +34,18 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
 
     What the block registers, and its temporary tables and settings, are its own and go with it. The
     database, in memory, stays for the process: to open one takes longer than most questions here.
-    Raises MemoryExhausted where the limit does for a question neither in memory nor with files.
+    Raises MemoryExhausted where the limit does for a question neither in memory nor with files, or
+    the disk of these is full.
     """
     try:
         with _opened(tuple(bounds().items())).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
-    except duckdb.OutOfMemoryException as error:
-        raise _exhausted(error) from error
+    except duckdb.OperationalError as error:
+        # DuckDB's own limit is what was free when it began; afterwards others fill the disk.
+        if isinstance(error, duckdb.OutOfMemoryException) or _NO_ROOM in str(error):
+            raise _exhausted(error) from error
+        raise
     except (duckdb.FatalException, duckdb.InternalException):
         # Such an error ends the database for all that comes after it.
         _opened.cache_clear()
