@@ -522,6 +522,16 @@ def test_a_check_whose_where_is_true_of_no_row_keeps_nothing_back_unless_it_coun
     assert (told.passed, told.observed) == (False, "0")
 
 
+@pytest.mark.parametrize("name", ["v", "V"])
+def test_the_most_common_value_is_told_whatever_other_columns_are_named(name: str) -> None:
+    columns: dict[str, Any] = {"c": pa.array([1, 1, 2]), name: pa.array([5, 6, 7])}
+    asked = {"column": "c", "value_set": [1]}
+    told = judge(columns, "ExpectColumnMostCommonValueToBeInSet", asked)
+    assert (told.passed, told.observed) == (True, "1")
+    told = judge(columns, "ExpectColumnMostCommonValueToBeInSet", asked, f"{name} > 6")
+    assert (told.passed, told.observed) == (False, "2")
+
+
 def test_a_sum_that_gold_holds_exactly_keeps_its_bound() -> None:
     column = pa.array([Decimal("0.1000"), Decimal("0.2000"), None], pa.decimal128(10, 4))
     asked = {"column": "c", "min_value": 0.3, "max_value": 0.3}

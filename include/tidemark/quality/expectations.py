@@ -422,8 +422,9 @@ def _distinct(asked: _Asked) -> Told:
 
 
 def _most_common(asked: _Asked) -> Told:
+    # By its place: a column of gold may be named `v`.
     ranked = (
-        f"(SELECT {asked.column} AS v {asked.of} AND {asked.column} IS NOT NULL GROUP BY v "
+        f"(SELECT {asked.column} AS v {asked.of} AND {asked.column} IS NOT NULL GROUP BY 1 "
         "QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1)"
     )
     number, listed = asked.one(
