@@ -108,6 +108,19 @@ def test_examples_are_few_and_their_values_are_cut(tmp_path: Path) -> None:
     assert "… and 27 more" in gated.run.error.message
 
 
+def test_examples_are_the_first_by_their_keys_and_a_repeat_shows_the_same(tmp_path: Path) -> None:
+    unique = {"ExpectColumnValuesToBeUnique": {"column": "total"}}
+    held = Held(tmp_path, [{"warn": "total > 0"}, {"warn": unique}])
+    rows = [window(at(10), key=f"{number:04}", total=-1) for number in reversed(range(3000))]
+    run = held.run(*rows)
+    for later in range(2):
+        gated = held.gated(run, now=NOW + timedelta(minutes=later))
+        for check in ("total", "ExpectColumnValuesToBeUnique"):
+            shown = [one["key"] for one in verdict_of(gated, check).examples]
+            assert shown == [f"{number:04}" for number in range(10)]
+    assert len({one["validation"] for one in held.verdicts()}) == 1
+
+
 def test_only_rows_that_publish_would_write_are_looked_at(tmp_path: Path) -> None:
     held = Held(tmp_path, [{"fail": "total > 0"}])
     held.publish(held.run(*bad_and_good(), run_id="before"))

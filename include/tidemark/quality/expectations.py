@@ -36,7 +36,7 @@ from tidemark.pipeline.expressions.typed_values import (
 from tidemark.quality import exact_numbers
 from tidemark.quality.conditions import where_of
 from tidemark.quality.planned_rows import ROWS, PlannedRows
-from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, check_name
+from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, check_name, short
 from tidemark.storage.arrow_kinds import kinds_of
 
 _NO_VALUE = "no value"
@@ -437,8 +437,9 @@ def _most_common(asked: _Asked) -> Told:
 
 def _set_told(asked: _Asked, passed: bool, values: str) -> Told:
     rows = asked.one(f"SELECT count(*) {asked.of}")[0]
-    first = asked.rows.examples(f"SELECT CAST(v AS VARCHAR) AS v FROM ({values})")
-    shown = [row["v"] for row in first]
+    # By their own order, which is not that of their texts.
+    first = f"SELECT CAST(v AS VARCHAR) FROM ({values} LIMIT {MOST_EXAMPLES})"
+    shown = [short(text) for (text,) in asked.rows.connection.execute(first).fetchall()]
     more = [] if len(shown) < MOST_EXAMPLES else ["…"]
     observed = ", ".join([*shown, *more]) or _NO_VALUE
     return _told(asked, rows, passed, observed, observed_value=[*shown, *more])

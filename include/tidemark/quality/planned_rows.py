@@ -100,8 +100,9 @@ class PlannedRows:
         return int(number)
 
     def examples(self, sql: str) -> tuple[dict[str, Any], ...]:
-        """The first rows that a query gives, cut."""
-        found = self.connection.sql(f"SELECT * FROM ({sql}) LIMIT {MOST_EXAMPLES}")
+        """The first rows that a query gives, by its columns from the left, and cut: a repeat of a
+        validation shows the same ones."""
+        found = self.connection.sql(f"SELECT * FROM ({sql}) ORDER BY ALL LIMIT {MOST_EXAMPLES}")
         return tuple(example(row) for row in found.to_arrow_table().to_pylist())
 
     def judged(
