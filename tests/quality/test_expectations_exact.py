@@ -522,6 +522,14 @@ def test_a_check_whose_where_is_true_of_no_row_keeps_nothing_back_unless_it_coun
     assert (told.passed, told.observed) == (False, "0")
 
 
+def test_an_example_that_is_no_finite_number_is_its_text() -> None:
+    columns: dict[str, Any] = {"c": pa.array([math.nan, 1.0, math.inf, -math.inf])}
+    asked = {"column": "c", "min_value": 0, "max_value": 5}
+    told = judge(columns, "ExpectColumnValuesToBeBetween", asked)
+    assert [one["c"] for one in told.examples] == ["nan", "inf", "-inf"]
+    assert CheckVerdict.model_validate_json(told.model_dump_json()) == told
+
+
 @pytest.mark.parametrize("name", ["v", "V"])
 def test_the_most_common_value_is_told_whatever_other_columns_are_named(name: str) -> None:
     columns: dict[str, Any] = {"c": pa.array([1, 1, 2]), name: pa.array([5, 6, 7])}

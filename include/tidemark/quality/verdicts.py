@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -96,8 +97,10 @@ def bad_row_lines(verdict: CheckVerdict) -> list[str]:
 
 
 def short(value: Any) -> Any:
-    """A value as JSON has it, cut where it is long."""
-    if value is None or isinstance(value, bool | int | float):
+    """A value as JSON has it, which has no NaN and no infinity, cut where it is long."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     text = value.isoformat() if hasattr(value, "isoformat") else str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
