@@ -530,6 +530,19 @@ def test_an_example_that_is_no_finite_number_is_its_text() -> None:
     assert CheckVerdict.model_validate_json(told.model_dump_json()) == told
 
 
+def test_the_share_of_bad_rows_and_their_number_are_of_the_same_rows() -> None:
+    columns: dict[str, Any] = {"c": pa.array([1, 9, 9, None]), "d": pa.array([2, 3, None, None])}
+    asked: dict[str, Any] = {"column": "c", "max_value": 5}
+    told = judge(columns, "ExpectColumnValuesToBeBetween", asked)
+    assert told.observed == "66.67 % unexpected (2 of 3 rows, beside 1 without a value)"
+    assert (told.rows, told.unexpected) == (4, 2)
+    told = judge(columns, "ExpectColumnValuesToNotBeNull", {"column": "c"})
+    assert told.observed == "25 % unexpected (1 of 4 rows)"
+    pair = {"column_A": "c", "column_B": "d", "ignore_row_if": "either_value_is_missing"}
+    told = judge(columns, "ExpectColumnPairValuesToBeEqual", pair)
+    assert told.observed == "100 % unexpected (2 of 2 rows, beside 2 without a value)"
+
+
 @pytest.mark.parametrize("name", ["v", "V"])
 def test_the_most_common_value_is_told_whatever_other_columns_are_named(name: str) -> None:
     columns: dict[str, Any] = {"c": pa.array([1, 1, 2]), name: pa.array([5, 6, 7])}

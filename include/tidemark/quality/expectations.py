@@ -214,11 +214,12 @@ def _by_row(asked: _Asked, rule: _Rule) -> Told:
     mostly = Fraction(str(asked.arguments.get("mostly", 1)))
     examples = asked.rows.examples(bad) if unexpected else ()
     share = 100 * unexpected / considered if considered else 0.0
+    beside = f", beside {rows - considered:,} without a value" if rows > considered else ""
     return Told(
         asked.name,
         asked.arguments,
         considered - unexpected >= mostly * considered,
-        f"{share:.4g} % unexpected ({unexpected:,} of {rows:,} rows)",
+        f"{share:.4g} % unexpected ({unexpected:,} of {considered:,} rows{beside})",
         rows,
         _found(asked, rows, considered, unexpected, examples),
         examples,
