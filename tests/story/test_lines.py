@@ -91,6 +91,18 @@ def test_where_a_line_cannot_be_counted_it_is_said_why(
     assert (found.line, found.record, found.unknown) == (None, None, why)
 
 
+@pytest.mark.parametrize("begins", ["", "\ufeff"])
+def test_a_place_at_which_no_line_begins_is_one_of_another_file_though_that_is_older(
+    tmp_path: Path, begins: str
+) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(begins + "".join(f'{{"key":"{n}"}}\n' for n in range(100, 110)))
+    at = len(begins.encode())
+    assert [one.line for one in told(row(file, at), row(file, at + 14))] == [1, 2]
+    changed = "the file has changed since it was read, or may have"
+    assert [one.unknown for one in told(row(file, at), row(file, at + 20))] == [changed] * 2
+
+
 def test_of_a_large_file_only_so_much_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

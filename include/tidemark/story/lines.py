@@ -6,6 +6,7 @@ their record. A line is counted only in a file that has not changed since it was
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,8 @@ from tidemark.story.story import RowPlace
 
 # So much of a file, unpacked, is read for its lines.
 MOST_BYTES = 64 * 1024 * 1024
+# A later time than its batch's is that of another content, and so is one with no line there.
+_CHANGED = "the file has changed since it was read, or may have"
 # So many files.
 _MOST_FILES = 20
 FILE = "_file"
@@ -69,9 +72,8 @@ def _counted(
     try:
         with open_file(file, 0, options) as opened:
             read_at = [time for time in places.values() if time is not None]
-            # A later time than its batch's is that of another content.
             if len(read_at) < len(places) or opened.facts().modified > min(read_at):
-                return {}, "the file has changed since it was read, or may have"
+                return {}, _CHANGED
             for chunk in unpacked(file, opened.chunks):
                 text += chunk
                 if len(text) > min(max(places), MOST_BYTES):
@@ -80,4 +82,8 @@ def _counted(
         unknown = "the file is not there any more"
     except (StorageUnavailable, *FAULTS) as error:
         unknown = f"the file cannot be read ({str(error) or type(error).__name__})"
-    return {at: text.count(b"\n", 0, at) + 1 for at in places if at < len(text)}, unknown
+    there = [at for at in places if at < len(text)]
+    # A line begins behind another one, or the mark that a file may begin with.
+    if not all(not at or text[at - 1] == ord("\n") or text[:at] == BOM_UTF8 for at in there):
+        return {}, _CHANGED
+    return {at: text.count(b"\n", 0, at) + 1 for at in there}, unknown
