@@ -13,11 +13,14 @@ from tests.kit.running import Place
 from tests.kit.windows import at, window
 from tests.runs.pipelines import begun
 from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.storage.delta.notes import AcceptedNote
+from tidemark.story import explain
 from tidemark.story import values as story_values
 from tidemark.story.explain import story_of
 from tidemark.story.known_runs import KnownPublish, KnownRuns
 from tidemark.story.story import RowValue
 from tidemark.story.values import _by_acts, judged
+from tidemark.upkeep.accept_changes import _accept
 from tidemark.upkeep.record import REWIND, append_upkeep
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -131,3 +134,27 @@ def test_of_many_values_the_newest_are_told_and_all_are_counted(
     assert [one.published for one in story.values] == [None, None, True]
     told = "Generation 1 has 6 values of the row; the newest 3 of these are told."
     assert told in story.notes
+
+
+def test_that_an_acceptance_is_out_of_the_newest_commits_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "_RECENT", 2)
+    place = Place(tmp_path)
+    windows = place.windows()
+    begun(place)
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish_at(at(10, 30))
+    note = AcceptedNote(up_to=0, reason="meant", by="me")
+    _accept(place.warehouse.gold("per_10m"), note)
+
+    def found() -> tuple[int, list[str]]:
+        story = story_of(place.pipeline, place.settings, "per_10m", at(10), {"key": "a"})
+        return len(story.accepted), [one for one in story.notes if "by hand" in one]
+
+    assert found() == (1, [])
+    for minute in (40, 50):
+        windows.change(window(at(10, minute), key="a", total=1))
+        windows.publish_at(at(10, minute))
+    told = "Changes by hand of gold up to version 0 were accepted; by whom, its newest 2 commits"
+    assert found() == (0, [f"{told} do not tell."])

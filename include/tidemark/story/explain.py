@@ -34,7 +34,7 @@ from tidemark.recompute.differences import plain
 from tidemark.recompute.predecessors import predecessors
 from tidemark.runs.contract.contract import Contract, read_contract
 from tidemark.runs.generations import generations
-from tidemark.storage.delta.by_hand import acceptance_of
+from tidemark.storage.delta.by_hand import acceptance_of, accepted_to
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.dropped_rejects import dropped_text
 from tidemark.storage.delta.history import schema_of
@@ -164,6 +164,7 @@ class _Gathering:
         bronze, rejected = self._rows(asked, end, notes)
         values = [_with_late(one, bronze) for one in values]
         notes += self._differences(held, bronze, values)
+        accepted = tuple(self._accepted(notes))
         writers = {one.run for one in values} | {held["updated_by"] if held else None}
         return Story(
             pipeline=self.pipeline.name,
@@ -179,7 +180,7 @@ class _Gathering:
             bronze=tuple(map(_with_newest_batches, bronze)),
             rejected=rejected,
             checks=tuple(self._checks({one for one in writers if one is not None})),
-            accepted=tuple(self._accepted()),
+            accepted=accepted,
             notes=tuple(notes),
         )
 
@@ -263,12 +264,21 @@ class _Gathering:
         last = {(one.run, one.accepted is None): one.time for one in said}
         return (one for one in said if one.time == last[one.run, one.accepted is None])
 
-    def _accepted(self) -> Iterator[AcceptedByHand]:
+    def _accepted(self, notes: list[str]) -> Iterator[AcceptedByHand]:
         for name, table in ((BRONZE, self.warehouse.bronze.open()), ("gold", self.gold)):
-            for commit in table.history(_RECENT) if table is not None else ():
+            if table is None:
+                continue
+            told = -1
+            for commit in table.history(_RECENT):
                 if (note := acceptance_of(commit)) is not None:
+                    told = max(told, note.up_to)
                     at = instant_of(int(commit.get("timestamp") or 0))
                     yield AcceptedByHand(name, note.up_to, note.reason, note.by, at)
+            if (up_to := accepted_to(table)) > told:
+                notes.append(
+                    f"Changes by hand of {name} up to version {up_to} were accepted; by whom, its "
+                    f"newest {_RECENT} commits do not tell."
+                )
 
 
 def _with_late(value: RowValue, bronze: Sequence[RowsOfInput]) -> RowValue:
