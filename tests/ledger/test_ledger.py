@@ -28,7 +28,7 @@ from tidemark.ledger.ledger import (
     replace_ledger,
     write_ledger,
 )
-from tidemark.ledger.lines import recomputed_lines, stream_lines
+from tidemark.ledger.lines import recomputed_lines, retraction_line, stream_lines
 from tidemark.ledger.queries import recorded_queries
 from tidemark.ledger.report import read_ledger
 from tidemark.operators.repaired import LATE, SEAL, Recomputed
@@ -139,6 +139,16 @@ def test_an_unbalanced_ledger_names_the_table_the_batch_and_every_number() -> No
     ]
     assert str(raised.value).endswith("\nDo.")
     assert not raised.value.retry_can_help
+
+
+def test_an_unbalanced_line_is_told_as_that_of_an_act_or_of_recomputed_windows() -> None:
+    lines = [retraction_line("20260701T120000Z", None, 3, 5), recomputed("late", published=8)]
+    with pytest.raises(LedgerUnbalanced) as raised:
+        check_balance("clicks", lines, "Do.")
+    assert str(raised.value).splitlines()[1:3] == [
+        "  retract, rows of an act: published 3, in_bronze 5; difference 2",
+        "  per_10m, late, recomputed windows: windows 2, published 8, in_bronze 9; difference 1",
+    ]
 
 
 @pytest.mark.parametrize(("wrong", "told"), [(5, None), (6, "… and 1 more"), (40, "… and 35 more")])

@@ -9,8 +9,9 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
   late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
   but have no equation;
-- `late`, `open`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments
-  that bronze holds of them. Where the stream emits nothing, its lines count but have no equation;
+- `late`, `open`, `lookup`, `closed`, `seal`, `backfill`, `migration`: `rows` of the recomputed
+  windows = the assignments that bronze holds of them. Where the stream emits nothing, its lines
+  count but have no equation;
 - `retract`, and `unretract` the other way: rows that are in `retracted`, or were, = rows that
   bronze lost. What a batch appended to bronze is still there, or is in `retracted`, or was erased;
 - `erase`: rows that were to be erased = rows that bronze lost;
@@ -207,7 +208,8 @@ def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> N
 def _summary(row: Mapping[str, Any]) -> str:
     """A line for people, with its difference."""
     place = f"{row['table']}, " if row["table"] else ""
-    batch = f"batch {row['batch']}" if row["batch"] is not None else "recomputed windows"
+    computed = "recomputed windows" if row["table"] else "rows of an act"
+    batch = computed if row["batch"] is None else f"batch {row['batch']}"
     counts = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row.get(name) is not None)
     return f"{place}{row['kind']}, {batch}: {counts}; difference {row['difference']}"
 
