@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.kit.running import Place, clicks
 from tests.kit.windows import at
 from tests.runs.pipelines import ended
 from tidemark.errors import LeaseHeld, RunFailed
-from tidemark.pipeline.schedules import PRESETS, check_schedule, last_but_one_time, last_time
+from tidemark.pipeline.schedules import PRESETS, last_but_one_time, last_time
 from tidemark.runs.due import is_due
 
 
@@ -155,13 +154,3 @@ def test_the_last_but_one_time_of_a_schedule_is_the_one_before(
     schedule: str, expected: datetime
 ) -> None:
     assert last_but_one_time(schedule, datetime(2026, 8, 20, 10, 15, tzinfo=UTC)) == expected
-
-
-@pytest.mark.parametrize("field", ["R", "r(0-10)", "R/5", "H", "h(0-3)"])
-def test_a_time_that_is_drawn_is_none_of_a_schedule(field: str) -> None:
-    for number in range(5):
-        fields = ["0", "6", "*", "MAR", "thu"]
-        check_schedule(" ".join(fields))
-        fields[number] = field
-        with pytest.raises(ValueError, match=f"`{re.escape(field)}` stands for a time that"):
-            check_schedule(" ".join(fields))

@@ -25,12 +25,6 @@ def check_schedule(text: str) -> None:
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise ValueError(f"has {len(fields)} fields; cron has five: {', '.join(_FIELDS)}")
-    # No name of a month or a day begins so.
-    if drawn := next((field for field in fields if field[0] in "RrHh"), None):
-        raise ValueError(
-            f"`{drawn}` stands for a time that is drawn, another one each time that somebody asks; "
-            "write the time out"
-        )
     # Not loaded for a file without a schedule.
     from croniter import CroniterError, croniter
 
