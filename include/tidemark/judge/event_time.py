@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from tidemark.judge.instants import (
     FIRST_MICROS,
@@ -21,7 +21,7 @@ from tidemark.judge.instants import (
 from tidemark.judge.json_text import Number
 from tidemark.judge.numbers import is_quoted_number
 from tidemark.pipeline.datetime_patterns import MONTHS, datetime_pattern
-from tidemark.pipeline.event_time_formats import RFC_1123, known_zones
+from tidemark.pipeline.event_time_formats import RFC_1123
 from tidemark.pipeline.model import EventTime
 
 _PER_FRACTION = 6
@@ -87,7 +87,7 @@ class PatternReader:
 
 @cache
 def _zones() -> dict[str, str]:
-    return {name.lower(): name for name in known_zones()}
+    return {name.lower(): name for name in available_timezones()}
 
 
 def _local_micros(fields: Mapping[str, str]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from tidemark.pipeline.datetime_patterns import datetime_pattern
 from tidemark.pipeline.problems import nearest
@@ -64,16 +64,16 @@ def _depth(text: str) -> int:
 
 def check_zone(name: str) -> None:
     """ValueError unless `name` is UTC or a zone of the IANA database."""
-    if name not in known_zones():
-        near = nearest(name, known_zones())
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        near = nearest(name, _zones())
         hint = f" (nearest: `{near}`)" if near else ""
         raise ValueError(
             f"is not a zone of the IANA database{hint}; write it as in Europe/Vienna or UTC"
-        )
+        ) from None
 
 
 @cache
-def known_zones() -> frozenset[str]:
-    """Names that mean the same zone on each machine. Beside them systems have `localtime`, the
-    machine's own zone, and `Factory`, that of a machine which was given none."""
-    return frozenset(available_timezones() - {"localtime", "Factory"})
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
