@@ -117,6 +117,20 @@ def test_a_source_is_idle_since_its_newest_batch_though_one_before_stands_for_a_
     assert sealed == [0, millis(10, 50)]
 
 
+@pytest.mark.parametrize("tables", [("bronze", "rejects"), ("rejects", "bronze")])
+def test_a_run_that_stood_for_an_earlier_time_makes_no_source_idle(
+    tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    idle = {"delay": "10 minutes", "seal_after_idle": "30 minutes"}
+    place = Place(tmp_path, clicks(watermark=idle))
+    place.windows()
+    for batch, (table, hour) in enumerate(zip(tables, (11, 8), strict=True)):
+        ingested(place, table, batch, millis(hour))
+    idle_at = [DAY.replace(hour=11, minute=minute) for minute in (29, 30)]
+    sealed = [seal_ms(place.run("run", now).table("per_10m"), Outcome()) for now in idle_at]
+    assert sealed == [0, millis(10, 50)]
+
+
 @pytest.mark.parametrize(
     ("length", "slide"), [(10, 10), (10, 5), (10, 4), (60, 7), (24 * 60, 24 * 60)]
 )

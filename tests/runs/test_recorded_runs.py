@@ -14,7 +14,7 @@ from tests.kit.running import Place, clicks, query
 from tests.kit.windows import Windows, at, window
 from tests.runs.pipelines import bronze
 from tests.runs.test_result import RESULT, TABLE
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import StorageUnavailable, TableLost
 from tidemark.gold.pins import Late
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
@@ -243,6 +243,25 @@ def test_a_failed_run_that_published_behind_its_row_is_interrupted_unless_its_pu
     told = ("failed", "RunFailed", "Größe „x“")
     expected = told if step == "publish" else ("interrupted", None, None)
     assert (shown.outcome, shown.error_class, shown.error) == expected
+
+
+def test_an_interrupted_run_whose_further_publish_fails_has_failed_and_keeps_what_it_published(
+    place: Place,
+) -> None:
+    failed = RESULT.model_copy(update={"seconds": {"session": 3.5, "validate": 0.5}})
+    record_run(place.warehouse.runs, failed)
+    publish(place, RESULT.run_id, STARTED)
+    interrupted(place)
+    again = {
+        "error": RunError.of(TableLost("Gold was changed by hand.")),
+        "ended_at": RESULT.ended_at + timedelta(minutes=5),
+    }
+    record_run(place.warehouse.runs, failed.model_copy(update=again))
+    for _ in range(2):
+        (shown,) = recent_runs(DeltaTable(place.places.runs), place.name, 1)
+        assert (shown.outcome, shown.error_class) == ("failed", "TableLost")
+        assert (shown.counted, shown.read, shown.windows_published) == (True, 5, 1)
+        interrupted(place)
 
 
 def test_a_run_that_was_killed_while_it_published_is_none_to_go_back_to(place: Place) -> None:

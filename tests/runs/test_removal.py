@@ -161,10 +161,14 @@ def test_it_is_refused_where_it_would_take_what_somebody_needs(tmp_path: Path) -
     refused = CliRunner().invoke(app, ["remove", "clicks", "--apply"], env=listed)
     assert refused.exit_code == 1
     assert "who may do this" in refused.output
-    landed = place.root / "clicks" / "landed" / "1.json"
-    landed.parent.mkdir()
-    landed.write_text("{}\n")
-    assert "landed/1.json is nothing that Tidemark made" in command(place, "clicks", "--apply")[1]
+    for folder in ("bronze#1", "landed"):
+        landed = place.root / "clicks" / folder / "1.json"
+        landed.parent.mkdir()
+        landed.write_text("{}\n")
+        said = command(place, "clicks", "--apply")[1]
+        assert f"{folder}/1.json is nothing that Tidemark made" in said
+        if folder != "landed":
+            shutil.rmtree(landed.parent)
     landed.rename(Path(place.places.bronze, "1.json"))
     landed.parent.rmdir()
     linked = place.root / "clicks" / "results"

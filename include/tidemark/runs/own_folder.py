@@ -23,7 +23,10 @@ def why_not_to_clear(warehouse: Warehouse, names: Iterable[str], act: str = "rem
     names below it: a file that is another's, or a link, which leads to others. None: nothing."""
     place, names = warehouse.file_at(warehouse.places.folder), list(names)
     for name in names:
-        if STAGED.sub("", name.partition("/")[0]) not in _MADE and not _OF_A_TABLE.match(name):
+        top, is_folder, _ = name.partition("/")
+        # Writers stage files, no folders.
+        made = top if is_folder else STAGED.sub("", top)
+        if made not in _MADE and not _OF_A_TABLE.match(name):
             return (
                 f"{place.below(name)} is nothing that Tidemark made, and this {act}s what is in "
                 "this folder. Move it elsewhere; a source's files have a folder of their own."

@@ -215,10 +215,10 @@ def _order(row: Mapping[str, Any]) -> int:
 
 
 def _failed_again(row: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
-    """Did a run that failed fail once more, later? What is to be done is what the last one says."""
-    return bool(
-        row["outcome"] == there["outcome"] == FAILED and row["ended_at"] > there["ended_at"]
-    )
+    """Did a run that failed, or was killed while it published, fail once more, later? What is to be
+    done is what the last one says."""
+    before = there["ended_at"] if there["outcome"] in (FAILED, INTERRUPTED) else row["ended_at"]
+    return bool(row["outcome"] == FAILED and (before is None or row["ended_at"] > before))
 
 
 def _table_of(runs: OpsPlace) -> DeltaTable:
@@ -241,12 +241,15 @@ def _with_earlier(row: Mapping[str, Any], there: Mapping[str, Any] | None) -> Ma
     told its own commits alone, or what it was told of them. A table of a run is published once."""
     if there is None or row["outcome"] not in (SUCCEEDED, FAILED):
         return row
-    told = "windows_published"
-    before = {one["table"]: one[told] for one in there["tables"] or () if one[told]}
-    tables = [
-        one | {told: max(one[told] or 0, before[one["table"]])} if one["table"] in before else one
-        for one in row["tables"]
-    ]
+    told, before = "windows_published", {one["table"]: one for one in there["tables"] or ()}
+    tables = []
+    for one in row["tables"]:
+        known = before.get(one["table"], {})
+        version = (
+            one["gold_version"] if one["gold_version"] is not None else known.get("gold_version")
+        )
+        windows = max(one[told] or 0, known.get(told) or 0) if known.get(told) else one[told]
+        tables.append(one | {"gold_version": version, told: windows})
     return {**row, "tables": tables}
 
 

@@ -51,8 +51,10 @@ def seal_ms(table: TableRun, outcome: Outcome) -> int:
     bronze, rejects = run.warehouse.bronze.existing(), run.warehouse.rejects.existing()
     own = [last for table in (bronze, rejects) if (last := last_ingest(table)) is not None]
     others = [last for place in places if (last := last_ingest(place.existing())) is not None]
-    # A run before the newest batch may have stood for a later time, as by a slip of the year.
-    ingested = (scheduled_ms for _, scheduled_ms in (*sorted(own)[-1:], *others))
+    # A run before the newest batch may have stood for a time to come, as by a slip of the year.
+    newest = max(own, default=None)
+    known = (one for one in own if one == newest or one[1] <= run.scheduled_ms)
+    ingested = (scheduled_ms for _, scheduled_ms in (*known, *others))
     return seal_frontier_ms(
         run.scheduled_ms,
         max(ingested, default=None),
