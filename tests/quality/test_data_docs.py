@@ -75,6 +75,11 @@ def test_no_element_of_a_page_comes_from_data_which_it_shows_as_text(
         ), "the check's own"
 
 
+def test_a_page_names_its_table(tmp_path: Path) -> None:
+    _, page = pages(tmp_path, "x", "ask the others", "run")
+    assert "Data asset: per_10m" in " ".join(page.text.split())
+
+
 def test_a_page_loads_nothing_and_its_policy_lets_nothing_run(tmp_path: Path) -> None:
     for page in pages(tmp_path, HOSTILE, LINK, "run"):
         told = dict(part.strip().split(" ", 1) for part in page.policy.split(";"))

@@ -124,6 +124,8 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     meta = {
         "run_id": {"run_name": run_id, "run_time": time.isoformat()},
         "active_batch_definition": {"datasource_name": pipeline, "data_asset_name": table.name},
+        # Where its page looks for the table's name.
+        "batch_kwargs": {"data_asset_name": table.name},
         "batch_markers": {},
         "validation_time": time.isoformat(),
         "great_expectations_version": __version__,
