@@ -80,6 +80,13 @@ def test_a_page_names_its_table(tmp_path: Path) -> None:
     assert "Data asset: per_10m" in " ".join(page.text.split())
 
 
+def test_notes_stand_in_the_list_above_what_was_seen(tmp_path: Path) -> None:
+    _, page = pages(tmp_path, "x", "ask the others", "run")
+    above, _, below = page.text.partition("Evaluated Expectations")
+    assert "notes='ask the others'" in above
+    assert "notes" not in below
+
+
 def test_a_page_loads_nothing_and_its_policy_lets_nothing_run(tmp_path: Path) -> None:
     for page in pages(tmp_path, HOSTILE, LINK, "run"):
         told = dict(part.strip().split(" ", 1) for part in page.policy.split(";"))
