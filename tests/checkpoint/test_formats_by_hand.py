@@ -24,6 +24,9 @@ from tests.checkpoint.damaged import (
     write,
 )
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, FindingKind
+from tidemark.checkpoint.reading import read_state
+from tidemark.checkpoint.reading.log_formats import NotTheFormat
+from tidemark.checkpoint.reading.read_state import shared_files
 from tidemark.checkpoint.reading.source_offsets import CountOffset, KafkaOffset
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.reading.state_metadata import StateSchema
@@ -202,3 +205,32 @@ def test_a_checksum_of_the_engines_own_file_manager_is_compared_by_size(tmp_path
     assert diagnosis_of(folder).verdict is CheckpointVerdict.CLEAN_END
     twin.write_text(json.dumps(checksum | {"mainFileSize": 7}))
     assert finding_of(diagnosis_of(folder), FindingKind.CHECKSUM).files == ("state/0/0/4.delta",)
+
+
+def packed(path: Path, metadata: bytes) -> bytes:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("metadata", metadata)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["byte", "method", "encrypted", "huge"])
+def test_a_snapshot_whose_metadata_cannot_be_unpacked_is_none(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = b'v1\n{"sstFiles": [], "numKeys": 1}'
+    data = bytearray(packed(tmp_path / "1.zip", sound))
+    assert shared_files(bytes(data)) == {}
+    # In the entry's own head, and in the directory behind it.
+    flags, method, begin = (6, 8), (8, 10), 30 + len("metadata")
+    directory = data.index(b"PK\x01\x02")
+    if damage == "byte":
+        data[begin] ^= 0xFF
+    elif damage == "method":
+        data[method[0]] = data[directory + method[1]] = 99
+    elif damage == "encrypted":
+        data[flags[0]] |= 1
+        data[directory + flags[1]] |= 1
+    else:
+        monkeypatch.setattr(read_state, "_LARGEST_METADATA", len(sound) - 1)
+    with pytest.raises(NotTheFormat):
+        shared_files(bytes(data))

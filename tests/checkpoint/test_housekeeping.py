@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -73,3 +74,18 @@ def test_batches_whose_logs_are_gone_are_not_among_those_that_it_can_be_taken_ba
     assert (
         command("rewind", folder, "--to-batch", str(kept.start), "--sink", "other").exit_code == 0
     )
+
+
+def test_files_of_others_below_the_folder_are_no_leftovers(tmp_path: Path) -> None:
+    folder = unpack(SNAPSHOTS, tmp_path)
+    land_listed(folder)
+    others = ["sink/_delta_log/00000000000000000005.crc", "data/_temporary/0/part-0", "d/.x.y.tmp"]
+    own = ["state/0/0/.3.delta.9a.tmp", ".metadata.9a.tmp"]
+    for name in (*others, *own):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        os.utime(path, (0, 0))
+    going = set(plan_of(folder, 4).going)
+    assert not going & set(others)
+    assert set(own) <= going

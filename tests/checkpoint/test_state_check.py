@@ -3,6 +3,7 @@ thousand partitions."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -220,3 +221,11 @@ def test_a_store_in_many_partitions_is_checked_in_one_pass() -> None:
     many = state(*(partition(number, 99) for number in range(1_000)))
     told = check_state(many, DEFAULT)
     assert (told.verdict, told.replayed.files) == (Verdict.OVERDUE, 99_000)
+
+
+@pytest.mark.parametrize("base", ["4.0.1/transform-rocksdb", "4.2.0/transform-format2"])
+def test_a_lost_partition_of_arbitrary_state_is_damage(tmp_path: Path, base: str) -> None:
+    folder = unpack(base, tmp_path)
+    assert check_state(inventory(facts_of(folder)), DEFAULT).verdict is not Verdict.LOST
+    shutil.rmtree(folder / "state/0/1")
+    assert check_state(inventory(facts_of(folder)), DEFAULT).verdict is Verdict.LOST

@@ -58,3 +58,9 @@ def test_it_says_what_the_command_of_pipelines_says() -> None:
 
 def test_it_tells_its_own_name_and_version() -> None:
     assert CliRunner().invoke(tool, ["--version"]).output.startswith("tidemark-checkpoint 0.")
+
+
+def test_a_path_may_lead_through_the_folder_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DATA / "aggregate" / "offsets")
+    told = CliRunner().invoke(tool, ["doctor", ".."])
+    assert (told.exit_code, "clean end" in told.output) == (0, True)

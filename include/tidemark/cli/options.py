@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import wraps
@@ -70,8 +71,9 @@ def asked_acceptance(
 
 
 def absolute(place: str) -> str:
-    """A place as the file interface takes it: an absolute path, or a URI as it is."""
-    return place if is_uri(place) else str(Path(place).expanduser().absolute())
+    """A place as the file interface takes it: an absolute path without `..`, or a URI as it is.
+    Links are not followed: what lies beside a place lies beside its name."""
+    return place if is_uri(place) else os.path.abspath(Path(place).expanduser())  # noqa: PTH100
 
 
 def check_table(pipeline: Pipeline, table: str | None) -> None:

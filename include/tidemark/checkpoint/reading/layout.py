@@ -20,6 +20,8 @@ from tidemark.storage.json_text import number_of
 LOGS = ("offsets", "commits")
 # Where a RocksDB store keeps what its snapshots share (RocksDBImmutableFile).
 _SHARED = ("SSTs", "logs")
+# The folders that the engine writes in a checkpoint.
+_WRITTEN = (*LOGS, "sources", "state")
 # CheckpointFileManager.generateTempPath, and the local checksum of such a file.
 _TEMPORARY = re.compile(r"^\.+.+\.tmp(\.crc)?$")
 _CHECKSUM = re.compile(r"^\.(?P<twin>.+)\.crc$|^(?P<main>[^.].*)\.crc$")
@@ -119,6 +121,10 @@ class _Sorting:
 
     def _kind(self, name: str, facts: FileFacts, files: Mapping[str, FileFacts]) -> str:
         folder, _, last = name.rpartition("/")
+        if folder and folder.partition("/")[0] not in _WRITTEN:
+            # Of another's writers, whose files may have such names.
+            self.unknown[name] = facts
+            return "unknown"
         if _TEMPORARY.match(last) or "_temporary" in folder.split("/"):
             self.leftovers[name] = facts
             return "leftovers"

@@ -9,6 +9,7 @@ from itertools import chain, islice, pairwise
 from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.log_formats import MOST_PARTITIONS
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
+from tidemark.checkpoint.reading.state_metadata import NEWEST_SCHEMA
 
 
 def missing_ranges(present: Iterable[int], first: int, last: int) -> tuple[range, ...]:
@@ -75,6 +76,9 @@ def _other_files(facts: CheckpointFacts, operator: StatefulOperator) -> bool:
 
 
 def _has_keys(operator: StatefulOperator) -> bool:
-    """Do the schemas say that rows have keys? A limit's key is of the type void."""
+    """Do the schemas say that rows have keys? A limit's key is of the type void. Those of arbitrary
+    state (transformWithState) name no columns, and it always has keys."""
+    if any(schema.version == NEWEST_SCHEMA for schema in operator.schemas.values()):
+        return True
     keys = {column for schema in operator.schemas.values() for column in schema.key}
     return bool(keys - {"key: void"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 
 from tidemark.checkpoint.reading.facts import StatefulOperator, Unreadable
@@ -29,6 +30,13 @@ _VERSIONED = "_metadata/v2/"
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _MAGIC, _ZEROS = b"LZ4Block", bytes(12)
 _LZ4_END = len(_MAGIC) + 1 + len(_ZEROS)
+# It is packed, and whoever wrote it may be nobody whom one knows.
+_LARGEST_METADATA = 64 << 20
+# The last two: an entry that is packed in another way, or encrypted.
+_NO_SNAPSHOT = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 def read_operators(
@@ -179,13 +187,15 @@ def shared_files(data: bytes) -> dict[str, int]:
     RocksDBCheckpointMetadata: the entry `metadata` of the zip, `v1` and a line of JSON.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as snapshot:
-            text = snapshot.read("metadata").decode()
+        with zipfile.ZipFile(io.BytesIO(data)) as snapshot, snapshot.open("metadata") as entry:
+            text = entry.read(_LARGEST_METADATA + 1).decode()
+        if len(text) > _LARGEST_METADATA:
+            raise ValueError
         metadata = json_value(text.partition("\n")[2])
         ssts = {f"SSTs/{f['dfsSstFileName']}": long(f["sizeBytes"]) for f in metadata["sstFiles"]}
         logs = metadata.get("logFiles") or []
         return ssts | {f"logs/{f['dfsLogFileName']}": long(f["sizeBytes"]) for f in logs}
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+    except _NO_SNAPSHOT as error:
         raise NotTheFormat(f"no RocksDB snapshot ({type(error).__name__})") from error
 
 
