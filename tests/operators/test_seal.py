@@ -24,6 +24,7 @@ MINUTE = timedelta(minutes=1)
 IDLE, DELAY = 30 * MINUTE, 10 * MINUTE
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("_event_date", pa.date32())])
 DAY = datetime(2026, 7, 1, tzinfo=UTC)
+_YEAR_MS = timedelta(days=365) // MILLISECOND
 
 
 def millis(hour: int, minute: int = 0) -> int:
@@ -103,29 +104,21 @@ def ingested(place: Place, table: str, batch: int, scheduled_ms: int) -> None:
 
 
 @pytest.mark.parametrize("tables", [("bronze", "rejects"), ("rejects", "bronze")])
-def test_a_source_is_idle_since_its_newest_batch_though_one_before_stands_for_a_later_time(
-    tmp_path: Path, tables: tuple[str, str]
+@pytest.mark.parametrize(
+    "stood_for",
+    [
+        pytest.param((millis(11) + _YEAR_MS, millis(11)), id="a time to come"),
+        pytest.param((millis(11), millis(8)), id="an earlier time"),
+    ],
+)
+def test_a_run_that_stood_for_another_time_does_not_change_since_when_a_source_is_idle(
+    tmp_path: Path, tables: tuple[str, str], stood_for: tuple[int, int]
 ) -> None:
     idle = {"delay": "10 minutes", "seal_after_idle": "30 minutes"}
     place = Place(tmp_path, clicks(watermark=idle))
     place.windows()
-    year = millis(0) + timedelta(days=365) // MILLISECOND
-    for batch, (table, scheduled_ms) in enumerate(zip(tables, (year, millis(11)), strict=True)):
+    for batch, (table, scheduled_ms) in enumerate(zip(tables, stood_for, strict=True)):
         ingested(place, table, batch, scheduled_ms)
-    idle_at = [DAY.replace(hour=11, minute=minute) for minute in (29, 30)]
-    sealed = [seal_ms(place.run("run", now).table("per_10m"), Outcome()) for now in idle_at]
-    assert sealed == [0, millis(10, 50)]
-
-
-@pytest.mark.parametrize("tables", [("bronze", "rejects"), ("rejects", "bronze")])
-def test_a_run_that_stood_for_an_earlier_time_makes_no_source_idle(
-    tmp_path: Path, tables: tuple[str, str]
-) -> None:
-    idle = {"delay": "10 minutes", "seal_after_idle": "30 minutes"}
-    place = Place(tmp_path, clicks(watermark=idle))
-    place.windows()
-    for batch, (table, hour) in enumerate(zip(tables, (11, 8), strict=True)):
-        ingested(place, table, batch, millis(hour))
     idle_at = [DAY.replace(hour=11, minute=minute) for minute in (29, 30)]
     sealed = [seal_ms(place.run("run", now).table("per_10m"), Outcome()) for now in idle_at]
     assert sealed == [0, millis(10, 50)]

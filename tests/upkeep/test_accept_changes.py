@@ -144,7 +144,9 @@ def test_an_acceptance_that_is_killed_behind_the_other_bronze_has_accepted_nothi
     # Who asks about a row of gold is told what was accepted of gold, and not of the other bronze.
     place = found.place
     story = _Gathering(place.pipeline, place.settings, place.warehouse, TABLE, found.gold)
-    assert [(one.table, one.up_to) for one in story._accepted()] == [("gold", 1)]
+    notes = list[str]()
+    assert [(one.table, one.up_to) for one in story._accepted(notes)] == [("gold", 1)]
+    assert notes == []
 
 
 def test_a_clock_that_is_apart_while_changes_are_followed_can_be_accepted_alone(
